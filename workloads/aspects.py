@@ -17,7 +17,7 @@ NO_KERNEL = "The profiler saw no kernel: NVIDIA's libcupti is missing, or its dr
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """The first step's graph, and a trace of later steps; each is empty if it could not be observed.
+    """The first step's graph, and a trace of later steps; each is empty if nothing was observed.
 
     `layers` and `findings` are a custom model's, `findings` a sentence where its task could not be inspected;
     `memory_limits_bytes` is the most that each GPU's allocator may hold.
@@ -36,7 +36,7 @@ class Observation:
 
     @property
     def programs(self) -> tuple[Op, ...]:
-        """Return the products of XLA's programs, and the batch norms they were made from."""
+        """Return the products of XLA's programs, and the batch norms that they come from."""
         return self.trace.programs
 
     @property
@@ -56,7 +56,7 @@ class Observation:
 
     @property
     def python_reason(self) -> str | None:
-        """Return one sentence on the work that ran in Python, out of sight; None if there is none."""
+        """Return one sentence on the work that ran in Python, where nothing observes it; None if there is none."""
         calls = {op.name for op in self.graph if op.in_python}
         if not calls:
             return None
@@ -75,15 +75,15 @@ class Observation:
         return (compiled and self._main_products(self.programs)) or self.products
 
     def _main_products(self, ops: Sequence[Op]) -> tuple[Op, ...]:
-        """Return the products that the workload is about; all those of a custom workload."""
+        """Return the products that the workload measures; for a custom workload all products."""
         return tuple(op for op in ops if op.is_product) if is_custom(self.spec.workload) else main_products(ops)
 
 
 FLOAT32_OR_TF32 = "Without kernel names that show it, float32 and TF32 products look the same."
 TENSOR_CORE_THRESHOLD = 0.01
-"""The least share of the products' time on tensor cores with which these count as used."""
+"""The least share of the products' time on tensor cores that counts as using them."""
 _OTHER_TYPES_LIMIT = 0.05
-"""The largest share of the time in products that other types may have: a small last layer is often in float32."""
+"""The largest share of the products' time that other types may have: a small last layer is often in float32."""
 
 
 def precision(observation: Observation) -> Aspect:
@@ -100,7 +100,7 @@ def precision(observation: Observation) -> Aspect:
 
 
 def _unseen_precision(observation: Observation, shares: Mapping[str, float], float32: str | None) -> str | None:
-    """Return why the types of products, or the time in each, are not known; None if they are."""
+    """Return why the types of products, or the time in each, are unknown; None if they are known."""
     if not shares:
         return observation.no_product_reason
     if not any(shares.values()):
@@ -111,7 +111,7 @@ def _unseen_precision(observation: Observation, shares: Mapping[str, float], flo
 
 
 def _time_shares(observation: Observation) -> dict[str, float]:
-    """Return the types of products with their shares of the traced time; all 0 if that is unknown."""
+    """Return each product type's share of the traced time; all 0 if that is unknown."""
     products = {(op.kernel or op.name, op.dtype) for op in observation.executed_products if op.dtype}
     types = sorted({dtype for _, dtype in products})
     if len(types) == 1:
@@ -139,7 +139,7 @@ def judge_precision(requested: str, shares: Mapping[str, float], note: str | Non
 
 
 def _float32_or_tf32(observation: Observation, share: float | None) -> str | None:
-    """Decide by the kernels; if their names do not say, by the precision that XLA's products have to keep."""
+    """Decide by the kernels' names, else by the precision that XLA's products have to keep."""
     exact = {op.exact for op in main_products(observation.programs)}
     if share is None:
         return {True: "float32", False: "tf32"}.get(exact.pop()) if len(exact) == 1 else None  # type: ignore[arg-type]

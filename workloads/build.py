@@ -13,7 +13,7 @@ from workloads.training import Task
 
 
 def machine_of(gpu_uuids: Sequence[str]) -> Machine:
-    """Return this machine as far as a worker knows it: the GPUs that it was given, by UUID alone."""
+    """Return what a worker knows of this machine: the UUIDs of its GPUs."""
     gpus = tuple(Gpu(index=index, uuid=uuid, name="") for index, uuid in enumerate(gpu_uuids))
     return Machine(gpus=gpus, cpu_count=os.cpu_count() or 1)
 
@@ -21,8 +21,8 @@ def machine_of(gpu_uuids: Sequence[str]) -> Machine:
 def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     """Return the complete spec if it can run on these GPUs and its data are there; raises `RefusedError`.
 
-    Whoever leased the GPUs chose them, so the parameter `devices` is not looked up again. What this processor can do is
-    tried first where the answer depends on it and is not stored.
+    The lease already chose the GPUs, so `devices` is not looked up again. If the answer depends on what this processor
+    can do, and that is not stored, it is tried first.
     """
     machine = machine_of(gpu_uuids)
     try:
@@ -39,7 +39,7 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
 
 
 def import_libraries(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
-    """Import what the workload needs, seeing these GPUs only, and return its environment; raises `RefusedError`."""
+    """Import what the workload needs, seeing only these GPUs, and return its environment; raises `RefusedError`."""
     backend = backend_of(spec)
     return {} if backend is None else backend.import_framework(gpu_uuids, float(spec.variant["memory_limit"]))
 
@@ -47,7 +47,7 @@ def import_libraries(spec: RunSpec, gpu_uuids: Sequence[str]) -> dict[str, str]:
 def build(spec: RunSpec, source: Source | None = None) -> Task:
     """Return the variant ready to step; after `import_libraries`.
 
-    The spec is complete. Errors of a custom workload's own source are raised as they come.
+    The spec is complete. Errors in a custom workload's own source pass unchanged.
 
     Raises:
         RefusedError: The variant's data cannot be used.

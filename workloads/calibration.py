@@ -1,8 +1,8 @@
 """Measures how fast a device multiplies matrices: the peak that utilisation refers to.
 
-The matrices are square and hold normal numbers: a GPU spends less power on zeros, and clocks higher. Their size doubles
-until one product takes 10 ms or the size is 8192, where the arithmetic of every GPU outlasts its memory traffic; so a
-processor is done within a second. The rate is that of the best of several batches of products.
+The matrices are square and hold normal numbers, because zeros cost a GPU less power and let it clock higher. Their size
+doubles until one product takes 10 ms, which keeps a processor under a second, or until it is 8192, where every GPU is
+bound by arithmetic, not memory. The rate is the best of several batches of products.
 """
 
 import math
@@ -20,15 +20,16 @@ _BATCHES = 8
 _BUDGET_S = 0.3
 
 Products = Callable[[int], None]
-"""Makes that many products, one after the other, and waits for them."""
+"""Computes that many products, one after the other, and waits for them."""
 
 
 def calibrate(
     make: Callable[[int], Products], gpu_uuids: Sequence[str], precision: str, error_type: type[Exception]
 ) -> Calibration | None:
-    """Measure the first GPU, or the CPU without any, in a precision that the framework is set to.
+    """Measure the first GPU, or without GPUs the CPU, in the precision that the framework is set to.
 
-    `make` makes two matrices of a size. None, with a line in the log, where the framework raises an `error_type`.
+    `make` creates two matrices of a size. Returns None, with a line in the log, if the framework raises an
+    `error_type`.
     """
     device = gpu_uuids[0] if gpu_uuids else "cpu"
     try:

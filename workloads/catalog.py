@@ -1,7 +1,7 @@
 """Workloads, their parameters and what can run where, as data: one source for form, command line and worker.
 
-`complete` turns what a user gave into a full `RunSpec` (wrong use raises `UsageError`); `check` says what of it cannot
-run on a machine (a refusal, no error). Both are pure, except that a path is made absolute and is looked for.
+`complete` turns what a user gave into a full `RunSpec` (wrong use raises `UsageError`); `check` returns why it cannot
+run on a machine (refusals, not errors). Both are pure, except that they make paths absolute and check that they exist.
 """
 
 import itertools
@@ -74,7 +74,7 @@ from workloads.script.definitions import (
 from workloads.validity import PRECISION_RULES, RULES, depends_on_processor, find_gpu, missing_framework
 
 MAX_VARIANTS = 500
-"""The most variants in one experiment; more are a slip: even the quickest runs would take hours."""
+"""The most variants in one experiment. More are a slip: even the quickest runs would take hours."""
 
 
 def workload(name: str) -> Workload:
@@ -87,9 +87,9 @@ def workload(name: str) -> Workload:
 
 
 def find_workload(name: str) -> Workload | None:
-    """Return the workload of that name, or None if this version does not know it, as from another database.
+    """Return the workload of that name; None if this version does not have it.
 
-    A custom workload has only the parameters that all have: its own are not known by its name.
+    A custom workload has only the parameters common to all: its name does not reveal its own.
     """
     if is_script(name):
         return script_workload(name)
@@ -100,9 +100,9 @@ def find_workload(name: str) -> Workload | None:
 
 
 def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
-    """Return the names of the built-in parameters that have a property, each once, in the catalog's order.
+    """Return the names of the built-in parameters for which `has` is true, each once, in the catalog's order.
 
-    By name they hold for stored runs of workloads too that this version does not know.
+    Names also apply to stored runs whose workload this version does not have.
     """
     return tuple(
         dict.fromkeys(
@@ -112,7 +112,7 @@ def parameter_names(has: Callable[[Parameter], bool]) -> tuple[str, ...]:
 
 
 OUTSIDE_STEP = frozenset(parameter_names(lambda parameter: not parameter.affects_step))
-"""Parameters that say where and how long a step is measured, and change nothing in it."""
+"""Parameters that control where and how long a step is measured, and change nothing in it."""
 OF_REPEATS = parameter_names(lambda parameter: parameter.repeats)
 """Parameters in which the repeats of one variant may differ."""
 
@@ -124,8 +124,8 @@ def _frameworks_by_parameter(workload_name: str) -> Mapping[str, tuple[str, ...]
 
 
 def has_parameter(spec: RunSpec, name: str) -> bool:
-    """Return whether the framework of a variant has a parameter; a complete spec names it with its default if not."""
-    if name == SOURCE and REVISION in spec.variant:  # which says it in a user's words
+    """Return whether the framework of a variant reads a parameter; if not, a complete spec has it at its default."""
+    if name == SOURCE and REVISION in spec.variant:  # the revision says it in the user's words
         return False
     frameworks = _frameworks_by_parameter(spec.workload).get(name, ())
     return not frameworks or spec.variant.get("framework", "tensorflow") in frameworks
@@ -136,7 +136,6 @@ def own_variant(spec: RunSpec) -> dict[str, Value]:
 
 
 def parse(parameter: Parameter, text: str) -> Value:
-    """Return the value that a word on the command line stands for; raises `UsageError`."""
     word = text.strip()
     try:
         if parameter.kind == "integer":
@@ -154,9 +153,9 @@ def parse(parameter: Parameter, text: str) -> Value:
 
 
 def wrong_values(name: str, variant: Mapping[str, Value]) -> list[str]:
-    """Return which parameters of a variant from elsewhere have a value that is not of their kind, or out of range.
+    """Return the parameters of an imported variant whose values have the wrong kind or are out of range.
 
-    A choice may be one of another version, and so may a parameter; of an unknown workload those that all have count.
+    Choices and parameters of other versions pass. An unknown workload is checked by the common parameters.
     """
     definition = find_workload(name) or custom_workload_by_name(name)
     return [p.name for p in definition.parameters if p.name in variant and not _is_valid(p, variant[p.name])]
@@ -172,7 +171,7 @@ def _is_valid(parameter: Parameter, value: Value) -> bool:
 
 
 SHORT_FOR: Mapping[str, str] = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
-"""What engineers call precisions, and the values that stand for them."""
+"""Engineers' short names of precisions, with the values that they stand for."""
 
 
 _SWITCH_VALUES: Mapping[str, bool] = {
@@ -181,9 +180,9 @@ _SWITCH_VALUES: Mapping[str, bool] = {
 
 
 def complete(name: str, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """Return the complete run spec of a built-in workload; defaults for the machine fill what is not given.
+    """Return the complete run spec of a built-in workload; the machine's defaults fill the gaps.
 
-    Without `gpus` it is one GPU if there is one, else the CPU at sizes that fit it.
+    Without `gpus` it runs on one GPU if there is one, else on the CPU at sizes that fit it.
 
     Raises:
         UsageError: A workload, parameter or value that does not exist or is out of range.
@@ -192,7 +191,7 @@ def complete(name: str, settings: Mapping[str, Value], machine: Machine) -> RunS
 
 
 def fill_defaults(chosen: Workload, settings: Mapping[str, Value], machine: Machine) -> RunSpec:
-    """Return the complete run spec of any workload, as `complete` does; that of a custom one names its file's state.
+    """Return the complete run spec of any workload, as `complete` does; a custom one's includes the hash of its file.
 
     Raises:
         UsageError: As `complete` does.
@@ -219,7 +218,7 @@ def combinations(chosen: Workload, lists: Mapping[str, Sequence[Value]], machine
 
 
 def distinct(specs: Iterable[RunSpec]) -> list[RunSpec]:
-    """Return the variants in their order, each once: twice in one experiment, one run would count as two."""
+    """Return the variants in their order, each once: a duplicate would count one run as two."""
     return list({(spec.workload, frozenset(spec.variant.items())): spec for spec in specs}.values())
 
 
@@ -228,10 +227,9 @@ def default_value(parameter: Parameter, *, on_cpu: bool) -> Value:
 
 
 def with_defaults(spec: RunSpec) -> RunSpec:
-    """Return the spec with defaults for the parameters it does not name, because they are newer than it is.
+    """Return the spec with defaults for the parameters that it lacks because they are newer.
 
-    For where stored specs are decoded: everywhere else a spec is complete. A spec that is complete, or whose workload
-    is unknown here, is returned as it is.
+    Only code that decodes stored specs needs this. A complete spec, or one of an unknown workload, stays as it is.
     """
     definition = find_workload(spec.workload)
     if definition is None or all(parameter.name in spec.variant for parameter in definition.parameters):
@@ -242,7 +240,7 @@ def with_defaults(spec: RunSpec) -> RunSpec:
 
 
 def drops_between_layers(spec: RunSpec) -> bool | None:
-    """Return whether dropout acts between a variant's recurrent layers alone; None if there is none."""
+    """Return whether a variant's dropout acts only between its recurrent layers; None without dropout."""
     layer, variant = RECURRENT_LAYERS.get(spec.workload), spec.variant
     if layer is None or not variant.get("dropout") or variant.get("mode") == "inference":
         return None
@@ -275,11 +273,11 @@ def _broken(rules: Iterable[Rule], spec: RunSpec, machine: Machine) -> tuple[Ref
 
 
 _OF_SCRIPTS = frozenset(("gpus", "devices", "interpreter"))
-"""Parameters whose rules hold for the user's commands: the program knows nothing of what they compute."""
+"""The only parameters whose rules apply to users' commands: nothing is known of what these compute."""
 
 
 def _unknown_choices(spec: RunSpec) -> tuple[Refusal, ...]:
-    """Return a refusal of each choice that this version does not have, as a plan of another version may make it."""
+    """Return a refusal of each choice that this version lacks; a plan of another version may contain one."""
     definition = find_workload(spec.workload)
     chosen = (
         [(parameter, spec.variant.get(parameter.name)) for parameter in definition.parameters if parameter.choices]
@@ -294,16 +292,16 @@ def _unknown_choices(spec: RunSpec) -> tuple[Refusal, ...]:
 
 
 def precision_refusal(precision: str, machine: Machine) -> str | None:
-    """Return why a machine's first device, a GPU if it has one, cannot compute in a precision; None if it can."""
+    """Return why a machine's first GPU, or without GPUs its CPU, cannot compute in a precision; None if it can."""
     variant: Variant = {"precision": precision, "gpus": min(1, len(machine.gpus))}
     return next((rule.reason for rule in PRECISION_RULES if rule.broken(variant, machine)), None)
 
 
 def refusal_reason(spec: RunSpec, name: str, value: Value, machine: Machine) -> str | None:
-    """Return why a value cannot be chosen, with the other values of a complete spec, or None if it can."""
+    """Return why a value cannot be combined with the other values of a complete spec, or None if it can."""
     changed = RunSpec(workload=spec.workload, variant={**spec.variant, name: value})
     unknown = _unknown_choices(changed)
-    # A form tries each value of each parameter: only the rules that name it are looked at.
+    # A form tries each value of each parameter, so only the rules that name it are evaluated.
     broken = unknown or _broken((rule for rule in RULES if name in rule.parameters), changed, machine)
     return next((refusal.reason for refusal in broken if name in refusal.parameters), None)
 
@@ -329,7 +327,7 @@ def _checked(parameter: Parameter, value: Value) -> Value:
 
 
 def _absolute(path: str) -> str:
-    """Return the path from the root on, links left as they are; a word without a slash is a version, and stays."""
+    """Return the absolute path, symbolic links unresolved; a word without a slash is a version, and stays."""
     is_path = os.sep in path or path.startswith((".", "~"))
     return os.path.abspath(os.path.expanduser(path)) if is_path else path  # noqa: PTH100, PTH111 - pathlib keeps the dots
 

@@ -1,4 +1,4 @@
-"""CIFAR-10 (Krizhevsky 2009) from a local copy of its standard archive: checked and read; nothing in it is run.
+"""CIFAR-10 (Krizhevsky 2009) from a local copy of its standard archive: checked and read, never executed.
 
 A copy that is missing, damaged or not the published one raises `RefusedError` with what to do about it.
 """
@@ -23,10 +23,10 @@ from workloads.protocol import Variant
 _SEED = 20_190_718
 _SIDE, _MARGIN, _STAND_IN_CLASSES = 32, 4, 10
 _PATTERNS = 4
-"""Of each class."""
+"""Patterns of each class."""
 _COARSE = 12
 _BLOCK = 1_000
-"""Images that are made at a time, each block from its own seed: the first ones of many are those of few."""
+"""Images generated at a time, each block from its own seed, so that the first images do not depend on the count."""
 _STRENGTHS = (24.0, 56.0)
 _OTHER_SHARES = (0.1, 0.8)
 _NOISE = 0.5
@@ -36,7 +36,7 @@ Labelled = tuple[NDArray[np.uint8], NDArray[np.int64]]
 
 
 def stand_in_images(start: int, count: int) -> Labelled:
-    """Return images from number `start` on; the same ones every time."""
+    """Return substitute images from number `start` on; always the same ones."""
     views = _views()
     blocks = [_block(number, views) for number in range(start // _BLOCK, -(-(start + count) // _BLOCK))]
     offset = start % _BLOCK
@@ -45,14 +45,14 @@ def stand_in_images(start: int, count: int) -> Labelled:
 
 
 def _views() -> NDArray[np.float32]:
-    """Return every part of every pattern, of mean 0 and deviation 1: [pattern, mirrored, row, column, 3, 32, 32]."""
+    """Return every part of every pattern, with mean 0 and deviation 1: [pattern, mirrored, row, column, 3, 32, 32]."""
     rng = np.random.default_rng(_SEED)
     side = _SIDE + 2 * _MARGIN
     coarse = rng.standard_normal((_STAND_IN_CLASSES * _PATTERNS, 3, _COARSE, _COARSE))
     positions = np.linspace(0, _COARSE - 1, side)
     low = np.minimum(positions.astype(int), _COARSE - 2)
     share = positions - low
-    # Linear between the coarse values, one axis after the other.
+    # Interpolate linearly between the coarse values, one axis after the other.
     for axis in (2, 3):
         weights = share.reshape([-1 if dimension == axis else 1 for dimension in range(4)])
         coarse = coarse.take(low, axis) * (1 - weights) + coarse.take(low + 1, axis) * weights
@@ -109,7 +109,8 @@ PUBLISHED = Checksums(
         "test_batch": "40351d587109b95175f43aff81a1287e",
     },
 )
-"""The archive's is from https://www.cs.toronto.edu/~kriz/cifar.html, the files' are those that torchvision checks."""
+"""The archive's sum is from https://www.cs.toronto.edu/~kriz/cifar.html, the files' are those that torchvision checks.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +123,14 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class ImageData:
-    """The images to train on and those to test with."""
+    """Images to train on and images to test with."""
 
     train: Split
     test: Split
 
 
 def stored_data(variant: Variant) -> ImageData | None:
-    """Return the images of a variant, a copy's on this machine or the stand-in; None if its data are synthetic."""
+    """Return the images of a variant, from this machine's copy or substitutes; None if its data are synthetic."""
     if variant.get("data", "synthetic") == "synthetic":
         return None
     count = training_images(variant)
@@ -202,7 +203,7 @@ def _split(content: bytes, path: Path) -> Split:
         if classes.shape != images.shape[:1] or classes.min() < 0 or classes.max() >= _CLASSES:
             raise ValueError("its classes do not fit its images")
     except Exception as error:
-        # A damaged pickle can raise anything.
+        # A damaged pickle can raise any error.
         why = str(error) or type(error).__name__
         raise RefusedError(
             f"{path} is not a file of CIFAR-10 images ({why}); get the archive again from {URL}."
@@ -211,17 +212,17 @@ def _split(content: bytes, path: Path) -> Split:
 
 
 class _Reader(pickle.Unpickler):
-    """Makes arrays of bytes, texts, numbers, lists and dictionaries; refuses whatever else a file may ask for."""
+    """Unpickles only arrays of bytes, texts, numbers, lists and dictionaries; refuses whatever else a file names."""
 
     def find_class(self, module: str, name: str) -> Any:
-        """Return what a name in the file stands for; raises `UnpicklingError` for all but a few."""
+        """Return what a name in the file stands for; raises `UnpicklingError` for all but a few names."""
         if (module, name) not in _ALLOWED_NAMES:
             raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no such file needs")
         return _ALLOWED_NAMES[module, name]
 
 
 class _ByteType:
-    """The only number type of these files; what a file sets of it would reach NumPy's C code unchecked."""
+    """The only number type of these files; NumPy's C code would not check the state that a file sets."""
 
     def __init__(self, code: bytes | str, *_: object) -> None:
         if code not in (b"u1", "u1"):

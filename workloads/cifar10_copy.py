@@ -13,13 +13,13 @@ FOLDER_VARIABLE = "VARIANTSCOPE_DATA"
 
 
 def data_folder(folder: str) -> Path:
-    """Return where to look for the copy: the folder given, that of VARIANTSCOPE_DATA, or the user's cache folder."""
+    """Return where to look for the copy: `folder`, else that of VARIANTSCOPE_DATA, else the user's cache folder."""
     named = folder.strip() or os.environ.get(FOLDER_VARIABLE, "").strip()
     return Path(named).expanduser() if named else _cache_folder()
 
 
 def _cache_folder() -> Path:
-    # Another environment's Python need not have it.
+    # Another environment's Python may lack it.
     try:
         import platformdirs
     except ModuleNotFoundError as error:
@@ -30,7 +30,7 @@ def _cache_folder() -> Path:
 
 
 def find(folder: Path) -> Path:
-    """Return the archive or its unpacked folder in `folder`, or `folder` itself if it is that; nothing is read yet."""
+    """Return the archive or its unpacked folder in `folder`, or `folder` itself if it is that folder; reads nothing."""
     source = next((path for path in (folder / ARCHIVE, folder / FOLDER, folder) if _contains_data(path)), None)
     if source is None:
         raise RefusedError(

@@ -15,18 +15,18 @@ IMAGE_SIZE = 32
 COLOURS = 3
 CLASSES = 10
 NORM_EPSILON, NORM_MOMENTUM = 1e-3, 0.99
-"""Keras's."""
+"""Keras's values."""
 
 Images = TypeVar("Images")
 Shape = tuple[int, ...]
 PoolMethod = Literal["average", "max"]
 Pooling = Literal["average", "max", "strided"]
-"""What halves the images between the blocks of `cnn10`."""
+"""How `cnn10` halves the images between its blocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conv:
-    """A square convolution, zeros around the images; `side` is the pixels of its outputs' side."""
+    """A square convolution with zero padding; its output is `side` pixels wide and high."""
 
     name: str
     channels_in: int
@@ -81,7 +81,7 @@ Layer = Conv | Norm | Relu | Pool | GlobalPool | Dense
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sum:
-    """The sum of what two chains make of the same images; an empty shortcut passes them on as they are."""
+    """The sum of the outputs of two chains for the same images; an empty shortcut passes them on unchanged."""
 
     body: tuple[Layer, ...]
     shortcut: tuple[Layer, ...] = ()
@@ -105,7 +105,7 @@ def evaluate(
     apply: Callable[[Layer, Images], Images],
     add: Callable[[Images, Images], Images] = operator.add,
 ) -> Images:
-    """Apply each layer in turn; a sum adds what its two chains make of the same images."""
+    """Apply each layer in turn; a sum adds the outputs of its two chains for the same images."""
     for layer in layers:
         if isinstance(layer, Sum):
             body = evaluate(layer.body, images, apply, add)
@@ -139,7 +139,7 @@ def weight_names(net: Net) -> list[str]:
 
 
 def saved_shapes(net: Net) -> dict[str, Shape]:
-    """Return the shapes of all that is saved of a network by name: its weights, then its running statistics."""
+    """Return the shapes of everything saved of a network by name: its weights, then its running statistics."""
     layers = list(flatten(net))
     shapes = [shape for layer in layers for shape in weight_shapes(layer)]
     statistics = {
@@ -160,7 +160,7 @@ def net_of(workload: str, variant: Variant) -> Net:
 
 
 def has_square_channels(workload: str, variant: Variant) -> bool:
-    """Return whether a convolution gives images with as many channels as they are wide."""
+    """Return whether a convolution outputs images with as many channels as they are wide."""
     layers = flatten(net_of(workload, variant))
     return any(isinstance(layer, Conv) and layer.channels == layer.side for layer in layers)
 
@@ -180,7 +180,7 @@ def _with_biases(net: Net) -> Net:
 def cnn10(channels: int, pooling: Pooling = "average") -> Net:
     """Return three blocks of three convolutions with c, 2c and 4c channels, pooling between, and a dense head.
 
-    Strided, the last convolution of a block has stride 2 instead of the pooling after it: Strided-CNN of Springenberg
+    With `strided`, the last convolution of a block has stride 2 and no pooling follows: the Strided-CNN of Springenberg
     et al. 2014, "Striving for Simplicity" (arXiv 1412.6806), with the same weights.
     """
     widths = [COLOURS, *(channels * 2**block for block in range(3))]

@@ -18,7 +18,7 @@ _STOP_TIMEOUT_S = 0.8
 
 
 def claim_stdout() -> BinaryIO:
-    """Take stdout for messages alone and return it; whatever prints later, in Python or below, goes to stderr."""
+    """Reserve stdout for messages and return it; whatever prints later, in Python or below, goes to stderr."""
     sys.stdout.flush()
     pipe = os.dup(1)
     os.dup2(2, 1)
@@ -28,7 +28,7 @@ def claim_stdout() -> BinaryIO:
 def set_parent_death_signal() -> int:
     """Have the kernel kill this process when the thread that started it ends (Linux), and return the parent's id.
 
-    Elsewhere, and for a parent lost before this call, the end of stdin ends the process (see `ControlChannel`).
+    On other systems, or if the parent ended before this call, the end of stdin ends the process (`ControlChannel`).
     """
     parent = os.getppid()
     if sys.platform == "linux":
@@ -41,7 +41,7 @@ def set_parent_death_signal() -> int:
 class MessagePipe:
     """Sends each message immediately; nothing follows the final one.
 
-    A pipe that nobody reads any more ends the process. Thread: any; a lock orders the messages.
+    When nobody reads the pipe any more, the process ends. Thread: any; a lock orders the messages.
     """
 
     def __init__(self, pipe: BinaryIO) -> None:
@@ -70,10 +70,10 @@ class MessagePipe:
 
 
 class ControlChannel:
-    """Reads stdin: its first line is the order, its end means "stop", and without a parent the end of this process.
+    """Reads stdin: the first line is the order; its end means "stop", or ends this process if the parent is gone.
 
-    The loop asks `stopped` between steps. If it does not get there, inside an import, a compile or a long step,
-    `on_timeout` is called after a moment. Thread: reading has its own; the methods may be called from any.
+    The loop calls `stopped` between steps. If an import, a compile or a long step keeps it from doing so, `on_timeout`
+    is called after a moment. Thread: stdin is read in one of its own; the methods may be called from any.
     """
 
     def __init__(self, stdin: BinaryIO, parent: int, on_timeout: Callable[[], None]) -> None:
@@ -88,11 +88,11 @@ class ControlChannel:
         threading.Thread(target=self._watch, name="control channel", daemon=True).start()
 
     def wait_order(self) -> tuple[bytes, int]:
-        """Wait for the order and return it with its time in `time.monotonic_ns()`; empty if stdin ended before."""
+        """Wait for the order and return it with its time in `time.monotonic_ns()`; it is empty if stdin ended first."""
         return self._orders.get()
 
     def ignore_stop(self) -> None:
-        """Ignore requests to stop from now on; without a parent this process still ends."""
+        """Ignore requests to stop from now on; the process still ends if its parent does."""
         self._ignores_stop = True
 
     def stopped(self) -> bool:
@@ -105,7 +105,7 @@ class ControlChannel:
         self._stop.set()
         deadline_s = time.monotonic() + _STOP_TIMEOUT_S
         while os.getppid() == self._parent:
-            # The loop did not reach its next look at `stopped`: end the run from this thread.
+            # The loop did not call `stopped` in time: end the run from this thread.
             if not self._ignores_stop and time.monotonic() > deadline_s:
                 self._on_timeout()
             time.sleep(_ORPHAN_CHECK_S)

@@ -174,7 +174,7 @@ _CNN_COMPUTATION = (
         label="Layout",
         help="Order of an image tensor's axes in every convolution, normalisation and pooling.",
         default="NCHW",
-        cpu_default="NHWC",  # TensorFlow has it for every processor and precision
+        cpu_default="NHWC",  # TensorFlow supports it on every processor in every precision
         choices=(
             Choice(value="NCHW", label="NCHW", help="Channels first: Keras's channels_first, PyTorch's contiguous."),
             Choice(value="NHWC", label="NHWC", help="Channels last: TensorFlow's default, PyTorch's channels_last."),

@@ -1,4 +1,4 @@
-"""A workload without a framework, for tests of the program: blocks of sleep with a falling loss, and every bad end."""
+"""A workload without a framework, for tests: blocks of sleep with a falling loss, and every way to fail."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from workloads.protocol import Variant
 from workloads.training import Task
 
 _FAILURE_STEP = 3
-"""The step at which a behaviour other than training sets in, so that there are a few sound steps before."""
+"""The step at which a behaviour other than training sets in, after a few sound steps."""
 
 
 def task(variant: Variant) -> Task:
@@ -28,12 +28,12 @@ def task(variant: Variant) -> Task:
 
 
 def ignores_stop(variant: Variant) -> bool:
-    """Return whether a run ignores the request to stop: `hang` takes a terminate, `ignore_stop` a kill."""
+    """Return whether a run ignores the request to stop: `hang` ends by SIGTERM, `ignore_stop` only by SIGKILL."""
     return variant.get("behaviour") in ("hang", "ignore_stop")
 
 
 class _Steps:
-    """Sleeps one step and returns its number; at one step it fails first."""
+    """Sleeps one step and returns its number; at the failing step it fails first."""
 
     def __init__(self, step_s: float, failure: Callable[[], None] | None) -> None:
         self._step_s = step_s

@@ -1,9 +1,9 @@
 """Entry point in another Python: `PATH/bin/python workloads/entry.py workloads.worker [words]`.
 
-It makes `workloads` importable there, nothing else of this folder's parent, and runs the module named, in the folder
-that a variable names: uv, which starts it, is kept out of the user's. A Python that is too old, or lacks a library,
-ends the run as refused, with one sentence that says what to do. Every Python since 2.7 can read this file, so it uses
-no newer syntax.
+It makes `workloads`, and nothing else of this folder's parent, importable there. It runs the named module in the folder
+that a variable names, because uv starts it outside the user's folder. If the Python is too old or lacks a library, the
+run ends as refused, with one sentence that says what to do. Every Python since 2.7 can read this file, so it uses no
+newer syntax.
 """
 # ruff: noqa: PTH100, PTH118, PTH120
 
@@ -40,7 +40,7 @@ def _make_importable():  # type: () -> None
 
 
 def _main():  # type: () -> None
-    # A script's own folder comes first on the path, and would give `import errors` a meaning.
+    # A script's own folder comes first on the path, so `import errors` would find a module here.
     sys.path[:] = [path for path in sys.path if path != _FOLDER]
     os.chdir(os.environ.get("VARIANTSCOPE_FOLDER", "."))
     if sys.version_info < _OLDEST:

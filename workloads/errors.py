@@ -18,7 +18,7 @@ class RefusedError(Exception):
 
 
 BROKEN_PACKAGE = (ImportError, OSError, RuntimeError, AttributeError, TypeError, ValueError)
-"""What the import of a package raises whose parts are missing, or do not fit: libraries, NumPy, protobuf."""
+"""What an import raises if parts of the package are missing or incompatible: libraries, NumPy, protobuf."""
 
 
 class OutOfMemoryError(Exception):
@@ -26,7 +26,7 @@ class OutOfMemoryError(Exception):
 
 
 class TrainingError(Exception):
-    """Training itself went wrong (a loss that is not finite), with nothing wrong in the program."""
+    """Training itself failed (a loss that is not finite), though the program works."""
 
 
 class CustomWorkloadError(Exception):
@@ -35,7 +35,7 @@ class CustomWorkloadError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownError:
-    """What an error of the framework means: the outcome, and one sentence with what to do, None for a generic one."""
+    """An explained framework error: the outcome, and one sentence with what to do, or None for a generic one."""
 
     outcome: WorkerOutcome
     reason: str | None = None
@@ -44,11 +44,11 @@ class KnownError:
 _COLOURS_AND_LABELS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^{}]*\}\} ")
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 _OF_A_REPLICA = re.compile(r"\ACaught \w+ in replica .*?^[\w.]+: ", re.DOTALL | re.MULTILINE)
-"""How `DataParallel` begins what a thread of it raised: with where, and the traceback there, which ends with what."""
+"""What `DataParallel` puts before an error of one of its threads: the replica and that thread's traceback."""
 _CONTEXT_LINE = re.compile(
     r'\s*(Exception encountered when calling |Graph execution error:|Detected at node |<stack traces |File ")'
 )
-"""Lines in which libraries say if something went wrong, before the line that says what did."""
+"""Lines in which libraries say where something went wrong; the line that says what went wrong comes later."""
 _MAX_MESSAGE_LENGTH, _MAX_WORD_LENGTH = 300, 60
 
 
@@ -60,7 +60,7 @@ def file_name(path: str) -> str:
 def error_location(error: BaseException, source: Source) -> str:
     """Return the file's name and the last line of it that the error passed, `mlp.py:12`; the name alone if none."""
     lines = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == source.path]
-    # What fails when a graph runs has the lines that made the graph in its message alone.
+    # An error in a running graph names the lines that created the graph only in its message.
     lines += [int(line) for path, line in _FRAME.findall(str(error)) if path == source.path]
     if isinstance(error, SyntaxError) and error.filename == source.path and error.lineno is not None:
         lines.append(error.lineno)
@@ -73,7 +73,7 @@ def function_location(function: FunctionType) -> str:
 
 
 def describe_value(value: object) -> str:
-    """Return a user's value for a sentence: a word or number as it is, of anything else its type."""
+    """Return a user's value for a sentence: a word or number as it is, anything else by its type."""
     if isinstance(value, str | int | float) and len(text := repr(value)) <= _MAX_WORD_LENGTH:
         return text
     return f"the class {value.__name__}" if isinstance(value, type) else f"a value of type {type(value).__name__}"
@@ -81,7 +81,7 @@ def describe_value(value: object) -> str:
 
 def describe_error(error: BaseException) -> str:
     """Return the error's kind and the first line of its message that says what is wrong, not where; shortened."""
-    # A syntax error without its file and line: they are reported before it.
+    # A syntax error without its file and line: the sentence already begins with them.
     message = error.msg if isinstance(error, SyntaxError) else str(error)
     message = _COLOURS_AND_LABELS.sub("", _OF_A_REPLICA.sub("", message))
     if isinstance(error, StopIteration):
@@ -100,7 +100,7 @@ def outcome_of(
     source: Source | None = None,
     cause: KnownError | None = None,
 ) -> Finished:
-    """Return how a run ends that raised an error.
+    """Return how a run that raised an error ends.
 
     `peak_bytes` is the allocator's peak, None if unknown. Errors in the source of a custom workload are reported with
     file and line. `cause` is the backend's explanation of the error.
@@ -122,7 +122,7 @@ def outcome_of(
 def _finished(
     outcome: WorkerOutcome, reason: str | None, peak_bytes: int | None, traceback_text: str | None = None
 ) -> Finished:
-    """Return the worker's last message, with texts that are not too long for one: the end of a traceback tells most."""
+    """Return the worker's last message, its texts cut to what a message takes: the end of a traceback says most."""
     return Finished(
         outcome=outcome,
         t_ns=time.monotonic_ns(),
@@ -155,7 +155,7 @@ def _failure_message(error: Exception, source: Source | None) -> str:
 
 
 def _missing_module_remedy(error: Exception, source: Source) -> str:
-    """Return what to do where the user's file imports a module that this Python has not, as the end of a sentence."""
+    """Return the end of a sentence: what to do if the user's file imports a module that this Python lacks."""
     if not isinstance(error, ModuleNotFoundError) or not error.name or error.name.partition(".")[0] in sys.modules:
         return ""
     module = error.name.partition(".")[0]

@@ -23,14 +23,14 @@ _MIN_STEPS = 3
 
 
 def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
-    """Trace as many steps as fit into about a second and 10,000 events; three if they fit into the second, else one.
+    """Trace as many steps as fit into about a second and 10,000 events, at least one.
 
-    Each event costs more to write and read than to trace: PyTorch took some 0.3 ms a kernel in all on an H200.
+    Writing and reading an event costs more than tracing it: PyTorch took about 0.3 ms a kernel in all on an H200.
 
-    The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, it is
-    the result; if several do and none differs clearly from the next one, its step is the one that is shown.
+    The first trace of a process is of one step: it starts the profiler and shows how many fit. If only one does, this
+    trace is the result. If several do and their steps do not differ clearly, its step is still the one displayed.
 
-    `profile` traces that many steps, and returns the trace with the seconds that one of them took under the profiler.
+    `profile` traces that many steps, and returns the trace and the seconds that a step took under the profiler.
     """
     first_trace, step_s = profile(1)
     fitting = max(_MIN_STEPS, _BUDGET_EVENTS / max(1, first_trace.events))
@@ -48,7 +48,7 @@ class Aspect:
     Attributes:
         actual: The observed value; None if it could not be seen.
         reason: One sentence if it could not be seen, is not as requested, or was chosen by the framework.
-        note: What else is worth knowing.
+        note: Further information.
     """
 
     name: str
@@ -66,7 +66,7 @@ class Aspect:
 def compared(
     name: str, requested: str, actual: str | None, differs: str, unseen: str, note: str | None = None
 ) -> Aspect:
-    """Return an aspect with its reason: `unseen` if nothing shows it, `differs` where it is not as requested."""
+    """Return an aspect with its reason: `unseen` if nothing was observed, `differs` if it is not as requested."""
     if actual is None:
         return Aspect(name=name, requested=requested, reason=unseen)
     reason = None if actual == requested else differs
@@ -74,7 +74,7 @@ def compared(
 
 
 def memory_limit(variant: Variant, limits_bytes: Iterable[int]) -> Iterator[Aspect]:
-    """Yield the memory that the framework's allocator could take of each GPU at most, if a variant limits that."""
+    """Yield the most memory that the framework's allocator may take of each GPU, if a variant limits it."""
     if not variant["memory_limit"]:
         return
     requested, name = f"{float(variant['memory_limit']):g} GiB", framework_of(variant).name
@@ -84,7 +84,7 @@ def memory_limit(variant: Variant, limits_bytes: Iterable[int]) -> Iterator[Aspe
 
 
 def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
-    """Return the share of the products' time on tensor cores; None if kernel names say it for less than half of it."""
+    """Return the tensor cores' share of the products' time; None if kernel names reveal it for less than half of it."""
     products = [kernel for kernel in kernels if makes_products(kernel.name)]
     classed = [kernel for kernel in products if kernel.tensor_cores is not None]
     known_ns = sum(kernel.time_ns for kernel in classed)
@@ -94,12 +94,12 @@ def tensor_core_share(kernels: Sequence[Kernel]) -> float | None:
 
 
 def share_note(share: float | None) -> str | None:
-    """Return a note on the share of tensor cores; None if it is not known."""
+    """Return a note on the tensor cores' share; None if it is unknown."""
     return None if share is None else f"{100 * share:.0f} % of the time in products was on tensor cores."
 
 
 def exchange_note(trace: Trace) -> str | None:
-    """Return a note on how many exchanges of gradients there are per step and device; None for none."""
+    """Return a note on the number of gradient exchanges per step and device; None without any."""
     count = sum(kernel.count for kernel in trace.kernels if kernel.kind == "communication")
     if not (count and trace.devices):
         return None
@@ -109,7 +109,7 @@ def exchange_note(trace: Trace) -> str | None:
 
 
 def summarise(aspects: Iterable[Aspect], trace: Trace, sources: tuple[str, ...], notes: tuple[str, ...]) -> Evidence:
-    """Return the evidence; `match` is false if one aspect differs, else None if one is not known."""
+    """Return the evidence; `match` is false if an aspect differs, else None if an aspect is unknown."""
     listed = list(aspects)
     matches = {aspect.matches for aspect in listed}
     match = False if False in matches else None if None in matches else True
@@ -136,7 +136,7 @@ def run_guarded(
 ) -> Result | Failure:
     """Return what the work does, or what `failed` returns for its error; the traceback goes to the log.
 
-    In a thread, since a profiler that hangs cannot be interrupted: the thread is left behind.
+    The work runs in a thread, which is abandoned if the profiler hangs: it cannot be interrupted.
     """
     results: list[Result | Failure] = []
 

@@ -1,7 +1,7 @@
 """The frameworks that workloads compute with, as the program names them; nothing here imports one.
 
-Screens, messages and checks take their names, packages and environment keys from `FRAMEWORKS`; what each does is behind
-`workloads.backend.Backend`.
+Screens, messages and checks take names, packages and environment keys from `FRAMEWORKS`; a `workloads.backend.Backend`
+implements each.
 """
 
 import ast
@@ -12,25 +12,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 VARIABLES_RECORDED_KEY = "variables_recorded"
-"""The environment key of a run with the prefixes of the environment variables that it looked for.
+"""The environment key for the prefixes of the environment variables that a run looked for.
 
-A variable with such a prefix that the run does not name was not set, or is a secret.
+A variable with such a prefix that the run does not list was not set, or is a secret.
 """
 VARIABLE_PREFIX = "env "
-"""How the environment key of an environment variable begins; its name follows."""
+"""The prefix of environment keys for environment variables; the variable's name follows."""
 ONEDNN_KEY = "onednn"
 """The environment key that says whether the framework used oneDNN, `on` or `off`."""
 ONEDNN_VARIABLE = "TF_ENABLE_ONEDNN_OPTS"
 """The environment variable that turns oneDNN on or off."""
 
 _SECRET = re.compile(r"KEY|TOKEN|SECRET|PASSW|CREDENTIAL|USERNAME|AUTH|COOKIE|SIGNATURE", re.IGNORECASE)
-"""In the name of a variable, or of a member of its value, that is never stored, such as `NVIDIA_API_KEY`."""
+"""Matches names of variables, or of members of their values, that are never stored, such as `NVIDIA_API_KEY`."""
 _SECRET_VALUES = re.compile(
     rf"(?P<name>(?:{_SECRET.pattern})[\w-]*[\"']?\s*[=:]\s*(?:(?:bearer|basic)\s+)?)(?:\"[^\"]*\"?|'[^']*'?|[^\s,;&}}\]]+)"
     r"|(?<=://)[^/\s@]+(?=@)",
     re.IGNORECASE,
 )
-"""In a value: what stands behind such a name, and what an address has before `@`."""
+"""Matches what follows such a name in a value, and what precedes `@` in an address."""
 _TERRAFORM = re.compile(r"TF_(VAR|TOKEN|CLI|HTTP|ENCRYPTION|REATTACH|CLOUD|DATA_DIR|WORKSPACE|LOG|STATE|INPUT)(_|$)")
 """Variables of Terraform, which shares the prefix `TF_` and keeps secrets in some of them.
 
@@ -43,18 +43,18 @@ class Framework:
     """A framework by name.
 
     Attributes:
-        name: The name in sentences.
+        name: Its name in sentences.
         distributions: Names of the packages that provide it; the first one found gives the version.
-        gpu_package: What is installed for runs on GPUs; for others it is the first distribution.
-        modules: The modules that a file imports which uses it.
+        gpu_package: The package to install for runs on GPUs; for other runs it is the first distribution.
+        modules: The modules that a file using it imports.
         minimum_versions: The oldest version of each library that workloads can use.
         version_key: The environment key that holds its version.
         devices_key: The environment key that holds the devices it sees.
         library_keys: Environment keys of the libraries that decide how fast a step is.
-        variable_prefixes: How the names of the environment variables begin that change what it does, or how fast.
-        default_variables: Those that every worker sets, to these values, where the user has not set them.
-        own_variables: Those of them that the worker itself sets, by the devices of a run or always alike.
-        minor_variables: Those that describe a container or an installation, or say what is logged.
+        variable_prefixes: Prefixes of the environment variables that change what it does, or how fast.
+        default_variables: Variables that every worker sets to these values unless the user has set them.
+        own_variables: Variables that the worker itself sets, by a run's devices or always to the same value.
+        minor_variables: Variables that describe a container or an installation, or control logging.
     """
 
     name: str
@@ -76,9 +76,9 @@ class Framework:
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
         """Set which GPUs the framework may see, in the order of their addresses, and its default variables."""
-        from workloads.machine import UUID_PREFIXES  # here: a Python without msgspec reads this module, too
+        from workloads.machine import UUID_PREFIXES  # here: a Python without msgspec also reads this module
 
-        # CUDA does not take a Jetson's UUID for a name, but an index: its GPU is the only one of its machine.
+        # CUDA does not accept a Jetson's UUID, only an index: its GPU is the only one of its machine.
         named = all(uuid.startswith(UUID_PREFIXES) for uuid in gpu_uuids)
         os.environ["CUDA_VISIBLE_DEVICES"] = ",".join(gpu_uuids if named else map(str, range(len(gpu_uuids)))) or "-1"
         os.environ["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
@@ -86,7 +86,7 @@ class Framework:
             os.environ.setdefault(name, value)
 
     def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables that matter as parts of a run's environment, and which were looked for."""
+        """Return the environment variables to record as parts of a run's environment, and the prefixes looked for."""
         variables = {
             f"{VARIABLE_PREFIX}{name}": _without_secrets(value)
             for name, value in sorted(environment.items())
@@ -96,7 +96,7 @@ class Framework:
 
 
 def _without_secrets(value: str) -> str:
-    """Return a variable's value, which may be JSON, flags or an address, without anything named as a secret in it."""
+    """Return a variable's value, which may be JSON, flags or an address, with secrets removed by their names."""
     try:
         document = json.loads(value) if value.lstrip().startswith(("{", "[")) else None
     except (ValueError, RecursionError):
@@ -140,7 +140,7 @@ _OWN_VARIABLES = frozenset(
     (
         *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
         *("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL", ONEDNN_VARIABLE, "XLA_PYTHON_CLIENT_PREALLOCATE"),
-        "TORCHINDUCTOR_CACHE_DIR",  # Inductor sets it as it is imported
+        "TORCHINDUCTOR_CACHE_DIR",  # Inductor sets it on import
     )
 )
 _MINOR_VARIABLES = frozenset(
@@ -148,12 +148,12 @@ _MINOR_VARIABLES = frozenset(
         *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME", "TORCH_HOME"),
         *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
         *("TORCH_LOGS", "NCCL_DEBUG"),
-        *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # older runs have them: scikit-learn sets them
+        *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # in older runs: scikit-learn sets them
     )
 )
 _LOADED_LABELS = {"cuda_loaded": "CUDA loaded", "cudnn_loaded": "cuDNN loaded", "nccl_loaded": "NCCL loaded"}
 
-# Keras 3 is TensorFlow's own since 2.16; `use_cudnn` came with Keras 3.2.
+# TensorFlow has come with Keras 3 since 2.16; `use_cudnn` came with Keras 3.2.
 FRAMEWORK = Framework(
     name="TensorFlow",
     distributions=("tensorflow", "tensorflow-cpu"),
@@ -173,8 +173,8 @@ FRAMEWORK = Framework(
         ONEDNN_KEY: "oneDNN",
     },
     variable_prefixes=_VARIABLE_PREFIXES,
-    # By itself TensorFlow turns oneDNN on for some processors only, and NCHW on the CPU needs it. `ONEDNN_KEY` says
-    # what was in force, so the variable is one of the worker's own.
+    # By default TensorFlow turns oneDNN on for some processors only, and NCHW on the CPU needs it. `ONEDNN_KEY` records
+    # what took effect, so the variable is one of the worker's own.
     default_variables={ONEDNN_VARIABLE: "1"},
     own_variables=_OWN_VARIABLES,
     minor_variables=_MINOR_VARIABLES,
@@ -202,7 +202,7 @@ PYTORCH = Framework(
     own_variables=_OWN_VARIABLES,
     minor_variables=_MINOR_VARIABLES,
 )
-# `jax.shard_map` came with 0.7, and 0.8 is the oldest that was tried.
+# `jax.shard_map` came with 0.7; 0.8 is the oldest version tried.
 JAX = Framework(
     name="JAX",
     distributions=("jax",),
@@ -214,24 +214,24 @@ JAX = Framework(
     library_keys=("jax", "jaxlib", "cuda_loaded", "cudnn_loaded", "nccl_loaded"),
     labels={"jax": "JAX", "jaxlib": "jaxlib", "jax_devices": "JAX sees", **_LOADED_LABELS},
     variable_prefixes=_VARIABLE_PREFIXES,
-    # By itself JAX takes three quarters of a GPU's memory at its start.
+    # By default JAX takes three quarters of a GPU's memory when it starts.
     default_variables={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
     own_variables=_OWN_VARIABLES,
     minor_variables=_MINOR_VARIABLES,
 )
 FRAMEWORKS: Mapping[str, Framework] = {"tensorflow": FRAMEWORK, "pytorch": PYTORCH, "jax": JAX}
-"""By the value of the parameter `framework`; the first is that of a variant which names none."""
+"""By the parameter's value; a variant without that parameter uses the first."""
 
 
 def framework_of(variant: Mapping[str, object]) -> Framework:
-    """Return the framework of a variant; one that names none is older than the parameter."""
+    """Return the framework of a variant; one without the parameter is older than it."""
     return FRAMEWORKS.get(str(variant.get("framework")), FRAMEWORK)
 
 
 def imported_frameworks(text: str) -> dict[str, int]:
-    """Return the frameworks that a Python file imports, each with the first line that does, in the order of lines.
+    """Return the frameworks that a Python file imports, each with the first line that does so, in the order of lines.
 
-    Nothing is run or imported; a text that is not a Python imports none.
+    Nothing is run or imported; a text that is not Python has none.
     """
     try:
         nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Import | ast.ImportFrom)]
@@ -248,5 +248,5 @@ def imported_frameworks(text: str) -> dict[str, int]:
 
 
 def framework_of_file(text: str) -> str:
-    """Return the framework of a user's file, by the value of the parameter; one that imports none is TensorFlow's."""
+    """Return the framework of a user's file, as in the parameter; without an import it is TensorFlow."""
     return next(iter(imported_frameworks(text)), "tensorflow")

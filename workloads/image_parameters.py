@@ -81,7 +81,7 @@ IMAGE_DATA: tuple[Parameter, ...] = (
         unset="off",
     ),
 )
-"""Those that have a place among the parameters of every workload."""
+"""Data parameters that come first, among those of every workload."""
 
 IMAGE_TRAINING: tuple[Parameter, ...] = (
     Parameter(

@@ -1,6 +1,6 @@
 """How image workloads train, the same for every framework: batches of stored images on the host, and learning rates.
 
-Nothing here needs a framework. The order of images and their crops depend on the seed and the batch's number alone.
+Nothing here needs a framework. The order of images and their crops depend only on the seed and the batch's number.
 """
 
 import itertools
@@ -20,19 +20,19 @@ from workloads.training import plan_of, planned_steps
 MOMENTUM = 0.9
 PADDING = 4
 PREFETCHED_BATCHES = 2
-"""While a step computes with one batch, the next is on the device, and the one after that on its way."""
+"""While a step computes with one batch, the next is on the device and the one after that is being copied."""
 _IDENTITY_CROP = (PADDING, PADDING, 0)
 _NO_CLASS = -1
 _ORDER, _CROPS = 0, 1
-"""What a generator draws, so that a pass and a batch of the same number have nothing in common."""
+"""What a generator draws: a pass and a batch of the same number then draw independently."""
 
 HostBatch = tuple[NDArray[np.uint8], NDArray[np.int64], NDArray[np.int64]]
-"""Images [n, …], crops [n, 3] (first row and column in the padded image, and 1 where it is mirrored), classes [n]."""
+"""Images [n, …], crops [n, 3] (first row and column in the padded image; 1 if mirrored), classes [n]."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchSlice:
-    """Which of a global batch of `batch` images one replica takes: from `start` up to `stop`, without it."""
+    """The part of a global batch of `batch` images that one replica takes: from `start` up to but excluding `stop`."""
 
     batch: int
     start: int
@@ -40,7 +40,7 @@ class BatchSlice:
 
 
 class Images:
-    """The images of a split in the host's memory, laid out once as the variant asks: no step transposes them."""
+    """The images of a split in host memory, laid out once as the variant requests, so that no step transposes them."""
 
     def __init__(self, split: Split, layout: str) -> None:
         self.count = len(split.classes)
@@ -50,8 +50,8 @@ class Images:
     def shuffled(self, batch_slice: BatchSlice, seed: int, start: int, *, augmented: bool) -> Iterator[HostBatch]:
         """Yield batches in another order for every pass over the images, from batch number `start` on.
 
-        A pass leaves out what does not fill a batch. Batch number and seed decide everything, so that replicas which
-        take parts of the same batch agree. `augmented` is whether to crop and mirror.
+        A pass leaves out what does not fill a batch. Batch number and seed decide everything, so that the replicas that
+        share a batch agree. `augmented` is whether to crop and mirror.
         """
         batches_per_pass = self.count // batch_slice.batch
         passes = itertools.count(start // batches_per_pass)
@@ -66,7 +66,7 @@ class Images:
             skipped = 0
 
     def in_order(self, batch_slice: BatchSlice) -> Iterator[HostBatch]:
-        """Yield batches in the order of the file, repeated; what the last one lacks has the class -1."""
+        """Yield batches in the file's order, repeatedly; padding of the last one has the class -1."""
         while True:
             for start in range(0, self.count, batch_slice.batch):
                 positions = start + np.arange(batch_slice.start, batch_slice.stop)
@@ -86,9 +86,9 @@ def _identity_crops(batch_slice: BatchSlice) -> NDArray[np.int64]:
 
 
 def training_batches(stored: ImageData, variant: Variant, replicas: int) -> list[Iterator[HostBatch]]:
-    """Return each replica's batches of training images, cropped and mirrored by chance if the variant says so.
+    """Return each replica's batches of training images, randomly cropped and mirrored if the variant says so.
 
-    The steps before the measured part take the end of a pass, so that the measured part begins with one.
+    The steps before the measured part use the end of a pass, so that the measured part begins with a new pass.
 
     Raises:
         RefusedError: The images do not fill a batch.
@@ -103,7 +103,7 @@ def training_batches(stored: ImageData, variant: Variant, replicas: int) -> list
 
 
 def evaluation_batches(stored: ImageData, variant: Variant, replicas: int) -> list[Iterator[HostBatch]]:
-    """Return each replica's batches of test images in their order, not cropped."""
+    """Return each replica's batches of test images in their order, uncropped."""
     images = Images(stored.test, str(variant["layout"]))
     return [images.in_order(batch_slice) for batch_slice in _slices(int(variant["batch_size"]), replicas)]
 
@@ -118,14 +118,14 @@ def epoch_steps(stored: ImageData, variant: Variant) -> int:
 
 
 def evaluation_steps(stored: ImageData, variant: Variant) -> int:
-    """Return the batches of a pass over the test images, the last one filled up."""
+    """Return the number of batches in a pass over the test images, the last one padded."""
     return -(-len(stored.test.classes) // int(variant["batch_size"]))
 
 
 def scaling_of(training: Split, scaling: str) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """Return what is subtracted from each channel, and by what it is divided, [3].
+    """Return the offset to subtract from each channel [3] and the scale to divide it by [3].
 
-    Both are those of the training images, so that these have mean 0 and deviation 1; or 0 and 255.
+    They give the training images mean 0 and deviation 1, or are 0 and 255.
     """
     if scaling == "unit":
         return np.zeros(3, np.float32), np.full(3, 255, np.float32)
@@ -143,10 +143,10 @@ def channel_statistics(images: NDArray[np.uint8]) -> tuple[NDArray[np.float64], 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Schedule:
-    """A learning rate that changes from step to step, down to 0 at the end, where it stays; `peak` is the highest.
+    """A learning rate that changes from step to step, reaches 0 at the end and stays there; `peak` is the highest.
 
     `cosine` is peak (1 + cos(pi p)) / 2 at the share p of all steps, without restarts (Loshchilov and Hutter 2017,
-    "SGDR"). `one_cycle` goes in a straight line up to the peak, and down (Smith and Topin 2018, "Super-convergence").
+    "SGDR"). `one_cycle` rises linearly to the peak, then falls linearly (Smith and Topin 2018, "Super-convergence").
     """
 
     kind: Literal["cosine", "one_cycle"]
@@ -154,9 +154,9 @@ class Schedule:
     steps: int
 
     def rate(self, number: Any, library: Any = np) -> Any:
-        """Return the rate of a step, of the first for 0; p is that of its middle, so that no step has the rate 0.
+        """Return the rate of step `number`, from 0; p is taken at its middle, so that no step has the rate 0.
 
-        `number` is a float, in NumPy's functions or in those of the same names of another library.
+        `number` is a float. `library` is NumPy or another library with functions of the same names.
         """
         share = library.minimum((number + 0.5) / self.steps, 1.0)
         if self.kind == "cosine":
@@ -165,7 +165,7 @@ class Schedule:
 
 
 _RISING_SHARE = 0.3
-"""Of one cycle, as in PyTorch's `OneCycleLR`."""
+"""The rising share of one cycle, as in PyTorch's `OneCycleLR`."""
 
 
 def learning_rate(variant: Variant) -> float | Schedule:

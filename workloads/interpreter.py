@@ -1,7 +1,7 @@
 """Another Python for a run: where it is, and the libraries that it must have.
 
-It is named by the path of a virtual environment's folder or of the Python itself; for packages, whose environment uv
-makes, by its version too.
+It is given as the path of a virtual environment's folder or of the Python itself; for packages, whose environment uv
+creates, also as a version.
 """
 
 import importlib.util
@@ -21,7 +21,7 @@ MINIMUM_VERSIONS = _LIBRARIES | {
 
 
 DEFAULT_VARIABLE = "VARIANTSCOPE_INTERPRETER"
-"""The environment variable that names the interpreter of runs that name none."""
+"""The environment variable for the interpreter of runs that name none."""
 NO_PYTHON = (
     "{interpreter} is neither a virtual environment's folder nor a Python on this machine; leave it empty for this "
     "program's own."
@@ -30,20 +30,20 @@ _VERSION = re.compile(r"3\.\d+(\.\d+)?")
 
 
 def default_interpreter() -> str:
-    """Return the interpreter of a run that names none, as the variable says; "" is the Python of this program."""
+    """Return the interpreter of a run that names none, from the variable; "" is the Python of this program."""
     named = os.environ.get(DEFAULT_VARIABLE, "")
     return os.path.abspath(named) if named else ""  # noqa: PTH100 - pathlib keeps the dots
 
 
 def is_version(interpreter: str) -> bool:
-    """Return whether it is the version of a Python that uv looks for, or fetches."""
+    """Return whether it is a Python version, for which uv finds or downloads the Python."""
     return _VERSION.fullmatch(interpreter) is not None
 
 
 def find_python(interpreter: str) -> Path | None:
     """Return the Python of a virtual environment's folder, or the Python itself; None if there is none.
 
-    A relative path is none: it would name another file wherever a program is started.
+    A relative path does not count: it would mean another file wherever a program is started.
     """
     if not os.path.isabs(interpreter):  # noqa: PTH117 - it may be no path at all
         return None
@@ -54,12 +54,12 @@ def find_python(interpreter: str) -> Path | None:
 
 
 def _is_program(path: Path) -> bool:
-    # Somebody else's run may name anything: `Path.is_file` raises where a name is too long.
+    # Another user's run may contain any text: `Path.is_file` raises if a name is too long.
     return os.path.isfile(path) and os.access(path, os.X_OK)  # noqa: PTH113
 
 
 def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK) -> str | None:
-    """Return a framework's version in a virtual environment, or None if its packages do not say; imports nothing.
+    """Return a framework's version in a virtual environment, or None if its metadata lack it; imports nothing.
 
     `interpreter` is the environment's folder or its Python; empty is this program's own.
     """
@@ -75,9 +75,9 @@ def installed_framework(interpreter: str = "", framework: Framework = FRAMEWORK)
 
 
 def lacks_framework(interpreter: str, framework: Framework) -> bool:
-    """Return whether the environment of runs that name this interpreter, "" for none, is without a framework.
+    """Return whether the environment of runs with this interpreter, or with none (""), lacks a framework.
 
-    A Python outside any virtual environment does not show it, so it counts as having it.
+    A Python outside a virtual environment counts as having it: its packages cannot be listed.
     """
     chosen = interpreter or default_interpreter()
     folders = _package_folders(chosen)
@@ -88,7 +88,7 @@ def lacks_framework(interpreter: str, framework: Framework) -> bool:
 
 
 def _package_folders(interpreter: str) -> list[str] | None:
-    """Return where a virtual environment has its packages, "" for this process; None if that is not known."""
+    """Return the package folders of a virtual environment, "" for this process; None if they are unknown."""
     if not interpreter:
         return sys.path
     python = find_python(interpreter)
@@ -99,15 +99,15 @@ def _package_folders(interpreter: str) -> list[str] | None:
 
 
 def _sees_system(settings: Path) -> bool:
-    """Return whether a virtual environment has the packages of its Python's installation too."""
+    """Return whether a virtual environment also has its base Python's packages."""
     text = settings.read_text(encoding="utf-8", errors="replace")
     return re.search(r"^include-system-site-packages\s*=\s*true", text, re.MULTILINE | re.IGNORECASE) is not None
 
 
 def missing_libraries() -> str | None:
-    """Return one sentence on what a worker needs and this Python lacks before its order is known; None if nothing.
+    """Return one sentence on libraries that every worker needs and this Python lacks; None if it has them all.
 
-    A missing framework is named next to others; alone it does not keep a workload without one from running.
+    A missing framework is only mentioned along with others: a workload may not need it.
     """
     problems = {name: problem for name in _LIBRARIES if (problem := _library_problem(name))}
     if not problems:

@@ -9,9 +9,9 @@ from workloads.protocol import TAG, AtLeastOne, Calibration, Name, RunSpec, Sent
 
 
 class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", tag_field=TAG):
-    """The job of loading saved weights elsewhere: into `spec`, on these GPUs (none is the CPU).
+    """Load saved weights into the variant `spec`, on these GPUs (none means the CPU).
 
-    `trained` is what the run that saved them was of.
+    `trained` is the spec of the run that saved them.
     """
 
     weights_path: str
@@ -21,7 +21,7 @@ class TryWeights(msgspec.Struct, frozen=True, kw_only=True, tag="try_weights", t
 
 
 class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model", tag_field=TAG):
-    """The job of writing a plain Keras model with saved weights to each path: a .keras file or a folder."""
+    """Write a plain Keras model with saved weights to each path: a .keras file or a folder."""
 
     weights_path: str
     trained: RunSpec
@@ -29,20 +29,21 @@ class ExportModel(msgspec.Struct, frozen=True, kw_only=True, tag="export_model",
 
 
 class Calibrate(msgspec.Struct, frozen=True, kw_only=True, tag="calibrate", tag_field=TAG):
-    """The job of measuring the matrix-product rate of one GPU, or of the CPU, in a precision."""
+    """Measure the matrix-product rate of one GPU, or of the CPU, in a precision."""
 
     precision: str
     gpu_uuids: tuple[str, ...] = ()
 
 
 class ComputeGradients(msgspec.Struct, frozen=True, kw_only=True, tag="compute_gradients", tag_field=TAG):
-    """The job of computing the loss and the gradients of a first step, in inference the outputs; nothing is updated.
+    """Compute the loss and gradients of a first step, in inference the outputs; nothing is updated.
 
     Attributes:
-        gpu_uuids: The GPUs in replica order; none is the CPU.
-        parts: Equal parts of the batch that are computed one by one and averaged, as its GPUs share it on one of them.
+        gpu_uuids: The GPUs in replica order; none means the CPU.
+        parts: Equal parts of the batch, computed one by one and averaged, as several GPUs would share it.
         path: The .npz file to write: `names`, and the arrays `gradient0`, `start0` … by weight.
-        start_path: Such a file whose weights to start from; None starts from the seed's, and writes them.
+        start_path: A file of this kind with the weights to start from; None starts from the seed's weights, and writes
+            them.
     """
 
     spec: RunSpec
@@ -54,7 +55,7 @@ class ComputeGradients(msgspec.Struct, frozen=True, kw_only=True, tag="compute_g
 
 
 class DescribeFile(msgspec.Struct, frozen=True, kw_only=True, tag="describe", tag_field=TAG):
-    """The job of describing a user's file: the workload of that name in it, every one if `name` is empty."""
+    """Describe a user's file: the workload of that name in it, or all of them if `name` is empty."""
 
     source: Source
     name: str = ""
@@ -75,7 +76,7 @@ class CustomParameter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
-    """A function of a user's file that makes a workload; `batch_size` is its default there."""
+    """A function in a user's file that defines a workload; `batch_size` is its default there."""
 
     name: Name
     framework: Literal["tensorflow", "pytorch"] = "tensorflow"
@@ -85,9 +86,9 @@ class CustomWorkload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileDescription(msgspec.Struct, frozen=True, kw_only=True, tag="described", tag_field=TAG):
-    """The workloads of a user's file, in its order, at least one; `source` has the modules of the user's that it needs.
+    """The workloads of a user's file, at least one, in its order; `source` has the user's modules that it needs.
 
-    `left_out`: why other functions with a `batch_size` are none.
+    `left_out`: why other functions with a `batch_size` are not workloads.
     """
 
     workloads: Annotated[tuple[CustomWorkload, ...], msgspec.Meta(min_length=1, max_length=200)]
@@ -113,11 +114,11 @@ class OutputDifference(msgspec.Struct, frozen=True, kw_only=True, tag="compared"
 
 
 class ComputedGradients(msgspec.Struct, frozen=True, kw_only=True, tag="gradients", tag_field=TAG):
-    """What was computed, beside the file with the arrays.
+    """What was computed, apart from the arrays in the file.
 
     Attributes:
-        losses: The loss, twice from the same weights and batch; empty in inference.
-        batch: Mean and mean square of each tensor of the batch: those of another batch are others.
+        losses: The loss, computed twice from the same weights and batch; empty in inference.
+        batch: Mean and mean square of each tensor of the batch, which identify the batch.
     """
 
     losses: Annotated[tuple[float, ...], msgspec.Meta(max_length=2)]
@@ -148,10 +149,8 @@ _result_decoder: msgspec.json.Decoder[JobResult] = msgspec.json.Decoder(JobResul
 
 
 def decode_job_request(line: bytes) -> JobRequest:
-    """Return the job on a process's only stdin line; raises `ProtocolError`."""
     return decode(_request_decoder, line, "a job")
 
 
 def decode_job_result(line: bytes) -> JobResult:
-    """Return the result of a job; raises `ProtocolError`."""
     return decode(_result_decoder, line, "a result")

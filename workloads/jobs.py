@@ -95,7 +95,7 @@ def _calibrate(request: Calibrate, backend: Backend) -> Calibration:
 
 
 def store_processor_support() -> None:
-    """Find out what this Python's environment computes on this processor, and store it."""
+    """Store what this Python's environment computes on this processor."""
     try:
         support = load_backend().processor_support()
     except RefusedError as error:
@@ -116,7 +116,7 @@ def main() -> None:
     pipe.write(encode(result))
     pipe.flush()
     sys.stderr.flush()
-    # The framework's own teardown takes half a second and has nothing to say.
+    # The framework's own teardown takes half a second and achieves nothing.
     os._exit(0)
 
 

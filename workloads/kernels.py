@@ -1,9 +1,8 @@
 """Classifies kernels by name: what they compute, and whether on tensor cores.
 
-The names are those that NVIDIA's libraries, XLA, TensorFlow, PyTorch and its Inductor give; on the CPU those of
-TensorFlow's and PyTorch's operations and of XLA's instructions. The tables say where each word comes from. The first
-pattern that is found decides. Stored runs are classified again whenever they are read, so a better table holds for them
-too.
+The names are those of NVIDIA's libraries, XLA, TensorFlow, PyTorch and its Inductor; on the CPU those of TensorFlow's
+and PyTorch's operations and of XLA's instructions. The tables say where each word comes from. The first pattern that
+matches decides. Stored runs are classified whenever they are read, so a better table improves them too.
 """
 
 import re
@@ -148,7 +147,7 @@ _AUXILIARY = re.compile(
     r"|init_device_workspace|winograd_nonfused"
 )
 """cuDNN's and TensorFlow's kernels for the gates of a recurrent layer; the sum of a product that cuBLAS, CUTLASS or
-cuDNN split; what cuDNN prepares for a convolution."""
+cuDNN split; cuDNN's preparation of a convolution."""
 
 
 @lru_cache(maxsize=16_384)
@@ -157,20 +156,20 @@ def classify(name: str) -> KernelClass:
 
 
 def merging_compiler(name: str) -> str:
-    """Return the compiler that merged operations into a kernel of that name, `XLA` or `Inductor`; "" for none."""
+    """Return the compiler that fused operations into a kernel of that name, `XLA` or `Inductor`; "" for none."""
     if name.startswith(("triton_poi_", "triton_per_", "triton_red_")):
         return "Inductor"
     return "XLA" if "fusion" in name else ""
 
 
 def makes_products(name: str) -> bool:
-    """Return whether a kernel computes matrix products or convolutions, not what goes before or after them."""
+    """Return whether a kernel computes matrix products or convolutions, rather than preparing or finishing them."""
     return classify(name) in ("gemm", "convolution", "rnn") and _AUXILIARY.search(name) is None
 
 
 @lru_cache(maxsize=16_384)
 def on_tensor_cores(name: str) -> bool | None:
-    """Return whether a kernel's products are on tensor cores; None if its name does not say, or it has none."""
+    """Return whether a kernel's products run on tensor cores; None if its name does not say, or it has none."""
     if not makes_products(name):
         return None
     return next((row.tensor for row in _TENSOR_CORE_PATTERNS if row.pattern.search(name)), None)
@@ -182,7 +181,7 @@ _ON_IMAGES = ("convolution", "batch_norm", "pooling")
 
 @lru_cache(maxsize=16_384)
 def image_layout(name: str) -> str | None:
-    """Return the layout that a kernel reads images in, NCHW or NHWC; None if its name does not say, or it reads none.
+    """Return the layout in which a kernel reads images, NCHW or NHWC; None if its name does not say, or it reads none.
 
     cuDNN names the operands one after another, images first: `nhwckrsc_nhwc`, `nchwkcrs_nchw`.
     """

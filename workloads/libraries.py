@@ -1,4 +1,4 @@
-"""Imports a framework and checks what it sees, and reports the versions of CUDA's libraries that it has loaded."""
+"""Import a framework, check what it sees, and report the versions of the CUDA libraries that it has loaded."""
 
 import ctypes
 import functools
@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 
 
 TRY_PROCESSOR = ("workloads.jobs", "processor")
-"""The words after Python and `entry.py` that try the processor."""
+"""The arguments after Python and `entry.py` that try the processor."""
 CACHE_VARIABLE = "VARIANTSCOPE_CACHE"
-"""The environment variable that names the folder of what can be found out again."""
+"""The environment variable that names the cache folder, whose content can be measured again."""
 
 _ENTRY = Path(__file__).with_name("entry.py")
 _CPUINFO = Path("/proc/cpuinfo")
 _IDENTITY = ("vendor_id", "cpu family", "model", "stepping", "flags", "Features", "CPU ")
-"""How the lines of /proc/cpuinfo begin that say what a processor can do; the others change from moment to moment."""
+"""How the lines of /proc/cpuinfo that describe the processor's abilities begin; the others change all the time."""
 
 
 class ProcessorSupport(msgspec.Struct, frozen=True, kw_only=True):
-    """What one environment computes on one processor, without XLA.
+    """What one environment can compute on one processor, without XLA.
 
-    `framework` is the version that was tried; `image_layouts` are, by precision, those in which it trains on images.
+    `framework` is the version tried; `image_layouts` are, by precision, the layouts in which it trains on images.
     """
 
     framework: str
@@ -53,9 +53,9 @@ class ProcessorSupport(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_support(interpreter: str = "") -> ProcessorSupport | None:
-    """Return what an environment computes here; None if it was not tried with this processor and these variables.
+    """Return what an environment can compute here; None if not tried with this processor and these variables.
 
-    `interpreter` is the environment's folder or its Python; empty is the one of runs that name none.
+    `interpreter` is the environment's folder or its Python; empty means that of runs that name none.
     """
     chosen = interpreter or default_interpreter()
     python = find_python(chosen) if chosen else Path(sys.prefix, "bin", "python")
@@ -69,16 +69,16 @@ def read_support(interpreter: str = "") -> ProcessorSupport | None:
 
 
 def try_processor() -> None:
-    """Find out what this Python's environment computes here, in its own process, and store it.
+    """Try in a separate process what this Python's environment can compute here, and store it.
 
-    Where its framework cannot be imported nothing is stored, and the run says why.
+    If its framework cannot be imported, nothing is stored, and the run says why.
     """
     print(f"Trying once what {FRAMEWORK.name} computes on this processor …", file=sys.stderr, flush=True)  # noqa: T201
     subprocess.run([sys.executable, str(_ENTRY), *TRY_PROCESSOR], stdout=sys.stderr, check=False)
 
 
 def store_support(support: ProcessorSupport) -> None:
-    """Store what this Python's environment computes here; a folder that cannot be written only loses the answer."""
+    """Store what this Python's environment can compute here; in an unwritable folder the answer is lost."""
     path = _path(Path(sys.prefix))
     temporary_path = path.with_suffix(f".{os.getpid()}")
     try:
@@ -97,7 +97,7 @@ def _path(prefix: Path) -> Path:
 
 
 def cache_folder() -> Path:
-    """Return the folder of what can be found out again: the variable's, else the user's.
+    """Return the cache folder: the variable's, else the user's.
 
     https://specifications.freedesktop.org/basedir-spec (XDG_CACHE_HOME; a relative path is to be ignored).
     """
@@ -109,7 +109,7 @@ def cache_folder() -> Path:
 
 @functools.cache
 def processor_identity() -> str:
-    """Return what names this processor and its instructions; it is the same as long as the process lives."""
+    """Return a hash of this processor and its instructions, constant for the life of the process."""
     try:
         block = _CPUINFO.read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:
@@ -124,14 +124,14 @@ def import_modules(framework: Framework, remedy: str = "") -> None:
     """Import a framework's modules; `remedy` is what to do without them, instead of the usual.
 
     Raises:
-        RefusedError: One is missing, does not fit, or is too old.
+        RefusedError: One is missing, incompatible or too old.
     """
     try:
         modules = {name: importlib.import_module(name) for name in framework.modules}
     except BROKEN_PACKAGE as error:
         remedy = f"or {remedy or f'{install_command(framework.modules)}, or use framework=tensorflow'}"
         package = framework.distributions[0]
-        # uv's environment goes with the worker: nothing can be installed there.
+        # The worker brings uv's environment: nothing can be installed there.
         way = (
             f"add {package} to packages" if "VARIANTSCOPE_FOLDER" in os.environ else f"use packages={package}, {remedy}"
         )
@@ -142,7 +142,7 @@ def import_modules(framework: Framework, remedy: str = "") -> None:
 
 
 def check_gpu_count(framework: Framework, gpu_uuids: Sequence[str], seen: int, cause: str) -> None:
-    """Raise `RefusedError` if a framework sees fewer GPUs than a run was given; `cause` is why, and what to do."""
+    """Raise `RefusedError` if a framework sees fewer GPUs than the run was given; `cause` says why, and what to do."""
     if seen < len(gpu_uuids):
         raise RefusedError(
             f"This run was given {len(gpu_uuids)} of the machine's GPUs, and {framework.name} sees {seen}: {cause}."
@@ -150,25 +150,24 @@ def check_gpu_count(framework: Framework, gpu_uuids: Sequence[str], seen: int, c
 
 
 class PartialBackend:
-    """What PyTorch and JAX have alike: environment and import, and what TensorFlow alone can do here so far."""
+    """The parts of a backend that PyTorch and JAX share: environment, import, and refusals of what they lack."""
 
     framework: Framework
 
     def prepare_environment(self, gpu_uuids: Sequence[str]) -> None:
-        """Set the GPUs that the framework may see, and their order."""
         self.framework.prepare_environment(gpu_uuids)
 
     def preimport(self) -> None:
-        """Import the framework for a run that is not known yet; neither looks for GPUs before it is asked for one."""
+        """Import the framework for a run that is still unknown; neither looks for GPUs until asked for one."""
         self.prepare_environment(())
         import_modules(self.framework)
 
     def processor_support(self) -> ProcessorSupport:
-        """Refuse: these compute both layouts in every precision on every processor."""
+        """Refuse: no trial is needed, as both frameworks compute both layouts in every precision on every processor."""
         raise self._refusal
 
     def export_model(self, _saved: "SavedWeights", _paths: Sequence[Path], /) -> OutputDifference:
-        """Refuse: a plain model is Keras's."""
+        """Refuse: plain models are Keras's."""
         raise self._refusal
 
     @property
@@ -177,9 +176,9 @@ class PartialBackend:
 
 
 def loaded_versions() -> dict[str, str]:
-    """Return the versions of the CUDA runtime, cuDNN and NCCL loaded now (Linux), without those not loaded.
+    """Return the versions of the CUDA runtime, cuDNN and NCCL, as far as they are loaded (Linux).
 
-    Frameworks load them when they first need them, so ask at the end of a run.
+    Frameworks load them on first use, so call it at the end of a run.
     """
     paths = {line.split()[-1] for line in _MAPS.read_text().splitlines()} if _MAPS.exists() else set()
     versions = {
@@ -191,7 +190,7 @@ def loaded_versions() -> dict[str, str]:
 
 
 def _library_versions(paths: Iterable[str], stem: str, version_of: Callable[[ctypes.CDLL], str | None]) -> str:
-    """The versions of every library of that name, in the order of their paths: a process can hold two."""
+    """Return the versions of every loaded library of that name, in path order: a process can hold two."""
     loaded = sorted(path for path in paths if Path(path).name.split(".so")[0] == stem)
     libraries = (ctypes.CDLL(path, mode=os.RTLD_NOLOAD | os.RTLD_NOW) for path in loaded)
     return ", ".join(dict.fromkeys(version for library in libraries if (version := version_of(library))))

@@ -1,9 +1,9 @@
-"""What a machine has, as far as variants depend on it; the sampler says it, and rules ask for it."""
+"""What a machine has, as far as variants depend on it; the sampler reports it, and rules read it."""
 
 import msgspec
 
 UUID_PREFIXES = ("GPU-", "MIG-")
-"""How each UUID begins that CUDA_VISIBLE_DEVICES takes."""
+"""The prefixes of UUIDs that CUDA_VISIBLE_DEVICES accepts."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -19,11 +19,9 @@ class Gpu(msgspec.Struct, frozen=True, kw_only=True):
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """What a machine has, as far as variants depend on it. `platform` is `sys.platform`.
 
-    `gpus` are those that runs may use, the preferred one first; `hidden_by` is the environment variable that keeps them
-    from others, as `CUDA_VISIBLE_DEVICES=1`.
-    `local` is false for a host: this machine's disk is not its own, so it refuses by itself what it does not have.
-    `frameworks` are those that runs had there which name no Python, by the value of the parameter; None if nobody
-    asked.
+    `gpus` are the GPUs that runs may use, the preferred one first; `hidden_by` is the setting that hides other GPUs,
+    such as `CUDA_VISIBLE_DEVICES=1`. `local` is false for a host: it has another disk, so it checks by itself which
+    files it has. `frameworks` are those available to runs that name no Python, as in the parameter; None if unknown.
     `scheduled` is true for a cluster whose scheduler places each run: `gpus` are then those of one node.
     """
 

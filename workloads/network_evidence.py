@@ -1,4 +1,4 @@
-"""Recognises which implementation of recurrent layers ran, by the operations that each device executed."""
+"""Recognises which implementation of recurrent layers ran from the operations that each device executed."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -24,7 +24,7 @@ def expected_patterns(spec: RunSpec) -> dict[str, OpPattern]:
 
 
 def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPattern:
-    """Return the pattern of one device's operations; loops of several kinds give the counts of none."""
+    """Return the pattern of one device's operations; loops of several kinds count as none."""
     forward = [op for op in ops if not op.backward]
     loops = {op.loop for op in forward if op.loop and op.is_product}
     iterations = {_iteration_pattern([op for op in forward if op.loop == loop]) for loop in loops}
@@ -50,7 +50,6 @@ def _iteration_pattern(ops: Sequence[Op]) -> OpPattern:
 
 
 def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ...]:
-    """Return the implementations that look like this in the variant's sizes."""
     expected = expected_patterns(spec)
     if pattern.fully_compiled:
         looped = bool(pattern.loops) and not pattern.cudnn and not pattern.blocks
@@ -59,9 +58,9 @@ def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ..
 
 
 def recurrent_implementation(observation: Observation) -> Aspect:
-    """Return which implementation's pattern the first step had, where it has one and no other has the same.
+    """Return the implementation whose pattern the first step had, if exactly one has this pattern.
 
-    `auto` is Keras's own layer, so that of the implementations that look alike it can only be one of Keras's.
+    `auto` uses Keras's own layer, so only Keras's implementations come into question.
     """
     requested = str(observation.variant["implementation"])
     groups = ops_by_device(observation.programs if observation.fully_compiled else observation.graph).values()
@@ -92,7 +91,7 @@ def recurrent_implementation(observation: Observation) -> Aspect:
 
 
 def blank_reason(pattern: OpPattern) -> str:
-    """Return why a pattern does not say what ran: one without loop and fused call, or without the loop's products."""
+    """Return why a pattern does not reveal what ran: it lacks loops and fused calls, or the loop's products."""
     if pattern.fully_compiled and not pattern.loops:
         return "XLA compiled the steps without a loop, so its program does not tell implementations apart."
     program = "XLA's program" if pattern.fully_compiled else "The executed graph"
@@ -112,11 +111,11 @@ _FALLBACK_REASONS: tuple[tuple[Callable[[Variant], bool], str], ...] = (
     (lambda v: v.get("activation", "tanh") != "tanh", "cuDNN has no activation but tanh"),
     (lambda v: v.get("sequence_lengths") == "left_padded", "cuDNN takes padding at the end only"),
 )
-"""Why Keras does not use cuDNN, as its layer decides (keras/src/layers/rnn, backend/tensorflow/rnn.py)."""
+"""Why Keras does not use cuDNN, in the order of its layer's checks (keras/src/layers/rnn, backend/tensorflow/rnn.py).
+"""
 
 
 def fallback_reason(variant: Variant) -> str:
-    """Return why Keras, left to decide, did not use cuDNN."""
     why = next((reason for applies, reason in _FALLBACK_REASONS if applies(variant)), "it gave no reason")
     return f"Keras was left to decide and did not use cuDNN: {why}."
 
@@ -125,7 +124,7 @@ _MAX_LAYERS_SHOWN = 4
 
 
 def image_layout(observation: Observation) -> Aspect:
-    """Return the layout of every convolution, batch norm and pooling; in XLA's program that of the convolutions."""
+    """Return the layout of every convolution, batch norm and pooling; in XLA's program only of the convolutions."""
     requested = str(observation.variant["layout"])
     ops = _xla_convolutions(observation) or [op for op in observation.graph if op.is_spatial and not op.compiled]
     layouts = Counter(op.layout for op in ops)
@@ -137,7 +136,7 @@ def image_layout(observation: Observation) -> Aspect:
 
 
 def _xla_convolutions(observation: Observation) -> list[Op]:
-    """Return XLA's forward convolutions; it writes gradients as convolutions with other axes."""
+    """Return XLA's forward convolutions; XLA writes gradients as convolutions with other axes."""
     return [op for op in observation.programs if op.is_spatial and not op.backward]
 
 
@@ -146,7 +145,7 @@ def _mismatch_message(observation: Observation, ops: Sequence[Op], total: int) -
 
 
 def _layer_names(observation: Observation, ops: Iterable[Op]) -> str:
-    """Return the layers that operations belong to, in the network's order and in brackets; "" if none is known."""
+    """Return the layers of some operations, in brackets and in the network's order; "" if none is known."""
     names = layers_of(ops, [layer.name for layer in flatten(net_of(observation.spec.workload, observation.variant))])
     listed = ", ".join(names[:_MAX_LAYERS_SHOWN]) + (" …" if len(names) > _MAX_LAYERS_SHOWN else "")
     return f" ({listed})" if names else ""
@@ -177,7 +176,7 @@ _NORMS = {
 
 
 def cnn_implementation(observation: Observation) -> Aspect:
-    """Return the implementation by its batch norm: `native` has TensorFlow's fused one, which Keras 3 never uses."""
+    """Return the implementation by its batch norm: `native` uses TensorFlow's fused one, which Keras 3 never does."""
     requested = str(observation.variant["implementation"])
     ops = observation.programs if observation.fully_compiled else observation.graph
     norm = "native" if any("BatchNorm" in op.type or "FusedBatchNorm" in op.fused for op in ops) else "keras"

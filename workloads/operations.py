@@ -1,4 +1,4 @@
-"""The operations that ran, from TensorFlow's graph or a program of XLA, in the same terms."""
+"""The operations that ran, described alike for TensorFlow's graphs and XLA's programs."""
 
 import re
 from collections.abc import Iterable, Sequence
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from workloads.kernels import KernelClass, classify
 
 CLUSTER = "XlaCluster"
-"""The type of a call into compiled code, whatever the call itself is named."""
+"""The type of a call into compiled code, whatever the name of the call."""
 
 BIASES = ("BiasAdd", "BiasAddGrad")
 
@@ -20,14 +20,14 @@ _PRODUCTS: tuple[KernelClass, ...] = ("gemm", "convolution", "rnn")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Op:
-    """One operation. `type` is TensorFlow's name for it, without what oneDNN and the graph optimizer add to it.
+    """One operation. `type` is TensorFlow's name without the additions of oneDNN and the graph optimizer.
 
-    `device` is as `GPU:0` ("" in XLA's program); `dtype` what it computes in, as `bfloat16`; `layout` its images' axes,
-    `NCHW` or `NHWC`; `loop` the loop in whose body it stands, "" outside of any; `branch`: in one of the functions of
-    which a `tf.cond` or `tf.switch_case` runs one; `compiled`: inside an XLA cluster;
-    `exact`: its float32 operands may not be rounded to TF32 (None if the program does not say); `transposed`:
-    its first operand is read transposed; `received`: one of its operands comes from another device; `kernel`: what a
-    trace calls it, if not by its name.
+    `device` is such as `GPU:0` ("" in XLA's program); `dtype` the type that it computes in, such as `bfloat16`;
+    `layout` its images' axes, `NCHW` or `NHWC`; `loop` the loop whose body contains it, "" outside loops; `branch`: in
+    a function that `tf.cond` or `tf.switch_case` may run; `compiled`: inside an XLA cluster; `exact`: its float32
+    operands may not be rounded to TF32 (None if the program does not say); `transposed`: its first operand is read
+    transposed; `received`: one of its operands comes from another device; `kernel`: its name in a trace, if that
+    differs.
     """
 
     type: str
@@ -46,7 +46,7 @@ class Op:
 
     @property
     def in_python(self) -> bool:
-        """Return whether it calls back into Python, if nothing can be seen of what it computes."""
+        """Return whether it calls back into Python, where its computation cannot be observed."""
         return self.type in _PYTHON_CALLS
 
     @property
@@ -55,7 +55,7 @@ class Op:
 
     @property
     def is_product(self) -> bool:
-        """Return whether it is, or contains, the matrix products or convolutions that carry the work."""
+        """Return whether it is, or contains, the matrix products or convolutions that do the main work."""
         return self.kind in _PRODUCTS
 
     @property
@@ -65,7 +65,7 @@ class Op:
 
     @property
     def backward(self) -> bool:
-        """Return whether it belongs to the gradients: of the tape, in a gradient's loop, or a gradient itself."""
+        """Return whether it belongs to the gradients: on the tape, in a gradient's loop, or a gradient itself."""
         of_tape = "gradient_tape" in self.name or "transpose(jvp" in self.name  # TensorFlow's and JAX's
         return of_tape or self.loop.endswith("_grad") or "Grad" in self.type or "Back" in self.type
 
@@ -76,9 +76,9 @@ def plain_type(name: str) -> str:
 
 
 def main_products(ops: Sequence[Op]) -> tuple[Op, ...]:
-    """Return the products that the workload is about: those of the recurrence, else the convolutions, else all.
+    """Return the products that the workload measures: those of the recurrence, else the convolutions, else all.
 
-    A dense head computes in another type and on its own: it says nothing of the layers before it.
+    A dense head computes in another type, separately: it reveals nothing about the layers before it.
     """
     products = [op for op in ops if op.is_product]
     recurrent = [op for op in products if op.kind == "rnn" or op.loop]
@@ -87,9 +87,9 @@ def main_products(ops: Sequence[Op]) -> tuple[Op, ...]:
 
 
 def layers_of(ops: Iterable[Op], names: Iterable[str]) -> list[str]:
-    """Return the layers that operations belong to, in the order of `names`.
+    """Return the layers of some operations, in the order of `names`.
 
-    An operation's name has its layer's in it: `gradient_tape/block1/pool/AvgPool2D/AvgPoolGrad`, or `jvp(block1/pool)`.
+    An operation's name contains its layer's: `gradient_tape/block1/pool/AvgPool2D/AvgPoolGrad`, or `jvp(block1/pool)`.
     """
     paths = [f"/{op.name}/" for op in ops]
     return [name for name in names if any(re.search(rf"[/(]{re.escape(name)}(_\d+)?[/)]", path) for path in paths)]

@@ -1,4 +1,4 @@
-"""The parameters that every workload has: who computes, in which way, and for how long."""
+"""The parameters of every workload: which devices compute, how, and for how long."""
 
 from workloads.framework import FRAMEWORK
 from workloads.schema import Choice, Parameter
@@ -64,7 +64,8 @@ FRAMEWORK_CHOICE = Parameter(
 )
 
 EAGER_STEPS = 3
-"""Steps before one is captured in a CUDA graph: cuDNN tries its algorithms, and optimizers make their state."""
+"""Steps before one is captured in a CUDA graph: in them cuDNN tries its algorithms, and optimizers create their state.
+"""
 
 FRAMEWORK_COMPUTATION: tuple[Parameter, ...] = (
     Parameter(
@@ -90,7 +91,7 @@ FRAMEWORK_COMPUTATION: tuple[Parameter, ...] = (
         same_result=True,
     ),
 )
-"""How a step is executed, of the workloads that several frameworks have."""
+"""How a step is executed, for workloads that several frameworks implement."""
 
 _COMPUTATION: tuple[Parameter, ...] = (
     PRECISION,

@@ -1,12 +1,12 @@
 """The messages between the program and a worker: msgspec structs, one JSON object per line, in both directions.
 
-The worker's stdin takes one `Start`; closing stdin afterwards means "stop". A pipe of its own returns `Hello`, then any
+The worker's stdin takes one `Start`; closing stdin afterwards means "stop". A separate pipe returns `Hello`, then any
 number of `PhaseStarted`, `EnvironmentInfo`, `Progress`, `Block`, `Epoch`, and at most one `DataReady`, `Flops`,
-`Calibration` and `Evidence`, then exactly one `Finished`. Which may come when is a table of `app.runs.message_order`.
-All `t_ns` are `time.monotonic_ns()` of the worker's host; `Hello` anchors that clock to the wall clock.
+`Calibration` and `Evidence`, then exactly one `Finished`. A table in `app.runs` says which may follow which. All `t_ns`
+are `time.monotonic_ns()` of the worker's host; `Hello` anchors that clock to the wall clock.
 
-The types have limits, which decoding checks: a count is at most what a sum over a run of days can hold in 64 bits, and
-a text is at most as long as the program can store and show, without control characters but line ends and tabs.
+Decoding checks limits: counts are so small that their sum over a run of days fits into 64 bits; texts are short enough
+to store and display, and contain no control characters but line ends and tabs.
 """
 
 import hashlib
@@ -21,17 +21,17 @@ from workloads.kernels import KernelClass
 PROTOCOL_VERSION = 3
 
 STANDBY = "standby"
-"""The command-line word that makes a worker import the framework before it says `Hello`, for an order to come."""
+"""The command-line word that makes a worker import the framework before `Hello`, to wait for an order."""
 
 TAG = "type"
 
 MOST_MESSAGE_BYTES = 4 * 2**20
-"""A line that is longer is not a message."""
+"""A longer line is not a message."""
 MOST_NAME_CHARS = 200
 MOST_TEXT_CHARS = 20_000
 MOST_TEXTS = 200
 MOST_MODULES = 5_000
-"""Modules of the user's that a custom workload may need."""
+"""The most modules of the user's that a custom workload may need."""
 MOST_REASON_CHARS = 2_000
 MOST_TRACEBACK_CHARS = 100_000
 MOST_KERNELS = 5_000
@@ -75,9 +75,9 @@ class RunSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class UserModule(msgspec.Struct, frozen=True, kw_only=True):
-    """Code of the user's that a workload's file imports or executes: the module's name, or the file's if it has none.
+    """User code that a workload's file imports or executes; `name` is the module's, else the file's.
 
-    `path` may lead into an archive, of which `sha256` is then.
+    `path` may lead into an archive; `sha256` is then the archive's.
     """
 
     name: Text
@@ -95,14 +95,14 @@ class UserModule(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A user's command that trains, with `{name}` and `{name?TEXT}` in the place of parameters.
+    """A user's command that trains, with placeholders `{name}` and `{name?TEXT}` for parameters.
 
     Attributes:
         words: The program and its arguments.
         folder: Where it runs, relative to the root of the tree.
         loop: `FILE:LINE` of the loop whose iterations are steps.
-        examples: An expression of numbers and placeholders for the examples of a step.
-        links: Paths in `folder` that the frozen tree lacks, and the absolute ones that they lead to.
+        examples: The number of examples in a step, as an expression of numbers and placeholders.
+        links: Paths in `folder` that the frozen tree lacks, with the absolute paths they lead to.
     """
 
     words: Texts
@@ -113,10 +113,10 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """A user's file with workloads: its text, the modules of the user's that it needs, and its path.
+    """A user's file with workloads: its text, the user's modules that it needs, and its path.
 
-    The path is for its errors, and for data next to it. With a command it is the user's folder, and the modules are all
-    files of a frozen copy, by their path in it.
+    The path serves error messages, and data next to the file. With a command it is the user's folder, and the modules
+    are all files of a frozen copy, named by their path in it.
     """
 
     path: str
@@ -126,22 +126,22 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sha256(self) -> str:
-        """Return what identifies this state of the code, wherever it is stored: without modules that of the text."""
+        """Return the hash that identifies this state of the code; without modules, that of the text."""
         text = hashlib.sha256(encode(self.command) if self.command else self.text.encode()).hexdigest()
         states = sorted((module.name, module.sha256) for module in self.modules)
         return hashlib.sha256(repr((text, states)).encode()).hexdigest() if states else text
 
 
 class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TAG):
-    """The only message to a worker: the order to make one run.
+    """The only message to a worker: the order for one run.
 
     Attributes:
         protocol: `PROTOCOL_VERSION` of the program.
-        gpu_uuids: The GPUs in replica order; none is the CPU.
+        gpu_uuids: The GPUs in replica order; none means the CPU.
         weights_path: Where to save the weights on the worker's host; None saves none.
         calibrate: Whether to calibrate the first device after the measured part.
-        python: What stands for `python` in a command of the user's: another Python, or uv and the packages; by the
-            launcher.
+        python: The words that replace `python` in a user's command, set by the launcher: another Python, or uv and
+            packages.
     """
 
     protocol: int
@@ -154,7 +154,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True, tag="start", tag_field=TA
 
 
 class Hello(msgspec.Struct, frozen=True, kw_only=True, tag="hello", tag_field=TAG):
-    """The first message: the worker runs and has the pipe; `utc_ns` is the wall clock at `t_ns`."""
+    """The first message: the worker runs and has its pipe; `utc_ns` is the wall clock at `t_ns`."""
 
     protocol: Count
     pid: Count
@@ -170,13 +170,13 @@ class PhaseStarted(msgspec.Struct, frozen=True, kw_only=True, tag="phase", tag_f
 
 
 class EnvironmentInfo(msgspec.Struct, frozen=True, kw_only=True, tag="facts", tag_field=TAG):
-    """What the worker knows of its environment, such as `{"python": "3.12.3"}`; later ones add to earlier ones."""
+    """Facts about the worker's environment, such as `{"python": "3.12.3"}`; later messages add to earlier ones."""
 
     environment: TextByName = msgspec.field(name="facts")
 
 
 class Progress(msgspec.Struct, frozen=True, kw_only=True, tag="progress", tag_field=TAG):
-    """The share of a phase that is done, from 0 to 1."""
+    """The completed share of a phase, from 0 to 1."""
 
     phase: PhaseName
     fraction: Share
@@ -230,9 +230,9 @@ class Epoch(msgspec.Struct, frozen=True, kw_only=True, tag="epoch", tag_field=TA
 
 
 class DataReady(msgspec.Struct, frozen=True, kw_only=True, tag="data_ready", tag_field=TAG):
-    """How long steps took, after the measured part, with data that were on the devices already.
+    """The time of steps, after the measured part, whose data were already on the devices.
 
-    Sent if data come from the host: what measured steps took beyond this, they waited for data.
+    Sent if data come from the host: measured steps spent any time beyond this waiting for data.
     """
 
     steps: AtLeastOne
@@ -258,10 +258,10 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True, tag="calibration", 
 
 
 class Kernel(msgspec.Struct, frozen=True, kw_only=True):
-    """One kernel (on the CPU one op) of the traced steps by name: how often it ran, and its time over all devices.
+    """One kernel (on the CPU one op) of the traced steps by name: its number of calls, and its time over all devices.
 
-    `tensor_cores`: whether its products were computed on them; None if the name does not say, or it has no products.
-    `occupancy_pct`: how much of a GPU's warp slots it can fill, by its time; None if the trace has none.
+    `tensor_cores`: whether it computed products on them; None if the name does not say, or it has no products.
+    `occupancy_pct`: the share of a GPU's warp slots that it can fill, weighted by time; None if the trace lacks it.
     """
 
     name: Text
@@ -279,11 +279,11 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
         device: Its name in the framework, such as `GPU:0`.
         span_ns: From the first kernel's start to the last one's end.
         busy_ns: The part of the span in which a kernel ran.
-        compute_ns: The part in which a kernel ran that does not communicate.
-        communication_ns: The part in which one ran that does, hidden behind computing or not.
-        host_wait_ns: The part of the span in which none ran since the host had not begun to launch the next one; None
-            where the trace has no launches.
-        kernel_wait_ns: The part between kernels that were launched in time and ran one after the other.
+        compute_ns: The part in which a computing kernel ran.
+        communication_ns: The part in which a communicating kernel ran, overlapped by computing or not.
+        host_wait_ns: The part of the span in which no kernel ran because the host had not yet begun to launch the next
+            one; None if the trace has no launches.
+        kernel_wait_ns: The gaps between kernels that the host launched in time.
     """
 
     device: Name
@@ -297,16 +297,16 @@ class DeviceTime(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Stream(msgspec.Struct, frozen=True, kw_only=True):
-    """A stream of a GPU, or on the CPU a thread, by the profiler's name; `device` is as in `DeviceTime`."""
+    """A stream of a GPU, or on the CPU a thread, as the profiler names it; `device` is as in `DeviceTime`."""
 
     device: Name
     name: Name
 
 
 class StepKernel(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """One kernel of a traced step, as four numbers: there are thousands.
+    """One kernel of a traced step, in four numbers, because there are thousands.
 
-    `stream` and `rank` are indices, of its stream and of its `Kernel`; `start_ns` is since the step's start.
+    `stream` and `rank` are the indices of its stream and its `Kernel`; `start_ns` counts from the step's start.
     """
 
     stream: Count
@@ -320,9 +320,9 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         start_ns: When its first kernel began, on the clock of `t_ns`.
-        duration_ns: Until the next step's first kernel; without a next one, until its own last kernel's end.
+        duration_ns: Time until the next step's first kernel, or until its own last kernel ends if no step follows.
         kernels: Its first kernels, in the order in which they began.
-        left_out: How many more it had than a message takes.
+        left_out: The number of kernels beyond what a message takes.
     """
 
     start_ns: Nanoseconds
@@ -333,24 +333,24 @@ class StepTimeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 CHOICE = "auto"
-"""The value of a parameter that leaves the choice to the framework: its choice counts as requested."""
+"""The value that leaves a parameter to the framework: whatever it chooses counts as requested."""
 
 
 class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_field=TAG):
     """What was requested and what actually ran, by aspect (`implementation`, `precision`, `xla`, `layout` …).
 
     Attributes:
-        requested: The value of each aspect as the variant has it.
-        actual: The value of each aspect that could be seen.
-        unverified: Why each other aspect could not be seen, in one sentence.
-        match: Whether all are as requested; None if nothing contradicts but some could not be seen.
+        requested: The value of each aspect in the variant.
+        actual: The value of each aspect that was observed.
+        unverified: Why each other aspect was not observed, in one sentence.
+        match: Whether all are as requested; None if nothing contradicts but some were not observed.
         reason: One sentence if `match` is not true, or if the framework fell back from what it could have chosen.
         sources: `graph` (the executed partition graph), `trace` (the profiler's) and `hlo` (XLA's optimised program).
-        notes: What could not be seen and why.
+        notes: What was not observed and why.
         steps: Steps traced after the measured part.
         span_ns: Their time, summed over the devices.
         busy_ns: The part of it in which a kernel ran, summed over the devices.
-        kernels: The kernels, the one that took longest first.
+        kernels: The kernels, longest total time first.
         timeline: One of the steps, kernel by kernel.
     """
 
@@ -370,14 +370,14 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True, tag="evidence", tag_fi
 
     @property
     def state(self) -> EvidenceState:
-        """Return what was verified: without a contradiction, all that was requested, some of it, or nothing."""
+        """Return how much of what was requested is verified, if nothing contradicts: all, some or none."""
         if self.match is not None:
             return "verified" if self.match else "mismatch"
         return "verified in part" if self.actual else "not verifiable"
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished", tag_field=TAG):
-    """The worker's last message. `reason` is one sentence; `traceback` is there for `failed` only."""
+    """The worker's last message. `reason` is one sentence; only `failed` has a `traceback`."""
 
     outcome: WorkerOutcome
     t_ns: Nanoseconds
@@ -398,12 +398,12 @@ _start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
 
 
 def plain(text: str) -> str:
-    """Return a text as messages may have it: control characters, and bytes that are no UTF-8, are replaced."""
+    """Return a text as messages take it: control characters and invalid UTF-8 are replaced."""
     return re.sub(f"[{_CONTROL}\ud800-\udfff]", "\ufffd", text)
 
 
 def sentence(text: str) -> str:
-    """Return a text as a reason may be: plain, on one line, and no longer than a message takes."""
+    """Return a text as a reason: plain, on one line, and no longer than a message takes."""
     return plain(" ".join(filter(None, map(str.strip, text.splitlines())))[:MOST_REASON_CHARS])
 
 
@@ -425,10 +425,10 @@ def decode_start(line: bytes) -> Start:
 
 
 def decode(decoder: "msgspec.json.Decoder[Decoded]", line: bytes, what: str) -> Decoded:
-    """Return what is on a line; `what` names what is expected there, for the error.
+    """Return the message on a line; `what` names the expected message in the error.
 
     Raises:
-        ProtocolError: It is something else.
+        ProtocolError: The line has another form.
     """
     if len(line) >= MOST_MESSAGE_BYTES:
         raise ProtocolError(

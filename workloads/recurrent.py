@@ -1,4 +1,4 @@
-"""What the recurrent workloads share as data: sizes, weights, and what an implementation is and cannot do.
+"""Data that the recurrent workloads share: sizes, weights, and implementations with their limits.
 
 Nothing here needs a framework; `workloads.recurrent_layers` has the tables.
 """
@@ -15,23 +15,23 @@ ADAM_RATE, ADAM_EPSILON, ADAM_BETAS = 0.003, 1e-7, (0.9, 0.999)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentConfig:
-    """The sizes of a stack, and how it is computed.
+    """The sizes of a stack, and how to compute it.
 
     Attributes:
         keras_name: Keras's name of the layer.
-        gate_biases: The bias that each gate starts with, in the order of the gates, which is Keras's.
-        bias_count: Biases of each gate: 2 are the input's and the recurrent product's.
-        state_parts: Tensors that a step hands on to the next.
-        cudnn_gates: The gates in cuDNN's order, by their places in Keras's.
+        gate_biases: Each gate's initial bias, in Keras's order of gates.
+        bias_count: Biases of each gate: with 2, the input's and the recurrent product's.
+        state_parts: Tensors that a step passes to the next.
+        cudnn_gates: The gates in cuDNN's order, as positions in Keras's.
         units: Hidden units per layer and direction.
         features: Inputs per time step of the first layer.
         activation: The function of the cell's input and output.
         dropout: Share of each layer's inputs left out in training.
         recurrent_dropout: Share of each layer's own last outputs left out in training.
-        unroll: Time steps that one iteration of a loop makes.
-        input_steps: Time steps of a product of inputs that is made before the loop; 0 is all.
-        sequence_lengths: `fixed`, or the side of the padding: `right_padded` or `left_padded`.
-        outputs: Which outputs of the top layer are read: the `last` or `all`.
+        unroll: Time steps in one iteration of a loop.
+        input_steps: Time steps in each product of inputs computed before the loop; 0 means all.
+        sequence_lengths: `fixed`, `right_padded` or `left_padded`.
+        outputs: The outputs of the top layer that are read: `last` or `all`.
         seed: Seed of the initial weights.
     """
 
@@ -73,7 +73,6 @@ class RecurrentConfig:
 
     @property
     def all_outputs(self) -> bool:
-        """Return whether the top layer's output is read at every step."""
         return self.outputs == "all"
 
     @property
@@ -103,7 +102,7 @@ def weight_shapes(config: RecurrentConfig) -> dict[str, tuple[int, ...]]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpPattern:
-    """The operations that a forward pass through the layers is made of; a loop is one over time.
+    """The operations of a forward pass through the layers; a loop is one over time.
 
     Attributes:
         cudnn: cuDNN calls.
@@ -113,8 +112,8 @@ class OpPattern:
         cells: Block cells per iteration of each loop.
         transposed: Whether batched products read their first operand transposed.
         kernel: Whether an iteration calls code compiled by XLA.
-        fully_compiled: Whether XLA compiled the loops themselves: their products are then as XLA left them, so only the
-            existence of loops can be seen.
+        fully_compiled: Whether XLA compiled the loops themselves: it then changes their products, so only the existence
+            of loops can be observed.
     """
 
     cudnn: int = 0
@@ -129,11 +128,11 @@ class OpPattern:
 
     @property
     def is_distinctive(self) -> bool:
-        """Return whether it has any of what every implementation's graph has one of."""
+        """Return whether it has an operation that distinguishes implementations."""
         return bool(self.cudnn or self.blocks or self.loops)
 
     def __str__(self) -> str:
-        """Return it as text, such as `2 loops of 8 products per iteration`."""
+        """Return a text such as `2 loops of 8 products per iteration`."""
         iteration = [
             _format_count(self.products + self.batched, "transposed product" if self.transposed else "product"),
             _format_count(self.cells, "block cell"),
@@ -152,7 +151,7 @@ def _format_count(count: int, noun: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limit:
-    """What an implementation cannot do: the other parameter, the variants it concerns, and why, in one sentence."""
+    """A limit of an implementation: the other parameter, the variants concerned, and the reason, in one sentence."""
 
     parameter: str
     broken: Callable[[Variant], bool]
@@ -167,13 +166,15 @@ class Implementation:
         name: The value of the parameter `implementation`.
         label: Its name on the screen.
         help: One sentence on how it computes.
-        pattern: From the sizes to the operations that its executed graph has; None if it stands for another one.
-        choices: The implementations that it takes one of by itself, the preferred one first.
-        unrolls: Whether its loop over time is this program's own, so that `unroll` applies: the rungs of the ladder.
-        drops_between_layers: Whether its dropout leaves out what goes from layer to layer alone, other values at each
-            step; others leave out each layer's inputs, the same at all steps of a sequence.
-        combines_inputs: Whether it makes the products of inputs before the loop, so that `input_steps` applies.
-        limits: What it cannot do.
+        pattern: Returns the operations of its executed graph for given sizes; None if it stands for another
+            implementation.
+        choices: The implementations among which it chooses by itself, the preferred one first.
+        unrolls: Whether its loop over time is this program's own, as in the rungs of the ladder, so that `unroll`
+            applies.
+        drops_between_layers: Whether its dropout acts only between layers, on other values at each step. Others drop
+            each layer's inputs, the same at all steps of a sequence.
+        combines_inputs: Whether it computes the products of inputs before the loop, so that `input_steps` applies.
+        limits: Combinations that it does not support.
     """
 
     name: str
@@ -193,7 +194,7 @@ def _left_padded(variant: Variant) -> bool:
 
 
 def _keras_selects_cudnn(variant: Variant) -> bool:
-    """Return whether Keras, left to decide, takes cuDNN: it looks at everything but padding."""
+    """Return whether Keras chooses cuDNN by itself: it checks everything but padding."""
     usable = variant["activation"] == "tanh" and not variant["recurrent_dropout"]
     return int(variant["gpus"]) > 0 and usable
 
@@ -251,7 +252,7 @@ def keras_implementations(config: type[RecurrentConfig]) -> tuple[Implementation
             name="standard",
             label="Standard",
             help=f"Keras {layer} with use_cudnn=False: a loop over time steps.",
-            # With recurrent dropout Keras makes each gate's products apart.
+            # With recurrent dropout Keras computes each gate's products separately.
             pattern=lambda c: OpPattern(loops=c.parts, products=2 * c.gates if c.recurrent_dropout else 2),
             activations=("tanh", "relu"),
         ),

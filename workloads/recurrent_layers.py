@@ -27,11 +27,11 @@ GRU_GATES = 3
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GruConfig(RecurrentConfig):
-    """A GRU; its gates are update, reset, candidate, with one bias for the input and one for the recurrent product.
+    """A GRU: gates update, reset and candidate, each with a bias for the input and one for the recurrent product.
 
-    It is the GRU of cuDNN, and Keras's with `reset_after=True`: the reset gate multiplies the candidate's recurrent
-    product, not the output that goes into it as in Cho et al. 2014 (arXiv 1406.1078), so that one product serves all
-    three gates. TensorFlow has no block-fused GRU with this cell: its `GRUBlockCell` resets the output first.
+    It is cuDNN's GRU, and Keras's with `reset_after=True`: the reset gate multiplies the candidate's recurrent product
+    instead of its input, as in Cho et al. 2014 (arXiv 1406.1078), so that one product serves all three gates.
+    TensorFlow has no block-fused GRU with this cell: its `GRUBlockCell` resets the output first.
     """
 
     keras_name: ClassVar[str] = "GRU"
@@ -57,7 +57,7 @@ GRU_IMPLEMENTATIONS: tuple[Implementation, ...] = (
     COMBINED_INPUT,
     WAVEFRONT,
 )
-"""Every implementation, in the order of the form; the rungs of the ladder in theirs."""
+"""Every implementation in the form's order, which is the ladder's for its rungs."""
 
 
 LSTM_GATES = 4
@@ -65,7 +65,7 @@ LSTM_GATES = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LstmConfig(RecurrentConfig):
-    """An LSTM; its gates are input, forget, cell, output, and it starts with an open forget gate."""
+    """An LSTM: gates input, forget, cell and output; the forget gate starts open."""
 
     keras_name: ClassVar[str] = "LSTM"
     gate_biases: ClassVar[tuple[float, ...]] = (0.0, 1.0, 0.0, 0.0)
@@ -140,14 +140,14 @@ LSTM_IMPLEMENTATIONS: tuple[Implementation, ...] = (
     COMBINED_INPUT,
     WAVEFRONT,
 )
-"""Every implementation, in the order of the form; the rungs of the ladder in theirs."""
+"""Every implementation in the form's order, which is the ladder's for its rungs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecurrentLayer:
     """One kind of recurrent layer: the sizes of a stack of them, and every implementation.
 
-    Implementations are in the order of the form, the rungs of the ladder in theirs.
+    Implementations are in the form's order, which is the ladder's for its rungs.
     """
 
     config: type[RecurrentConfig]
@@ -172,7 +172,7 @@ RECURRENT_LAYERS: Mapping[str, RecurrentLayer] = {
 def config_of(workload: str, variant: Variant) -> RecurrentConfig:
     """Return the part of a variant that its implementation depends on.
 
-    What a variant does not name is at its default: it, or the weights saved with it, are older than the parameter.
+    Parameters that a variant lacks are at their defaults: it, or its saved weights, are older than the parameter.
     """
     config = RECURRENT_LAYERS[workload].config
     values = {field.name: variant[field.name] for field in fields(config) if field.name in variant}

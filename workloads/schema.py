@@ -12,12 +12,12 @@ ParameterKind = Literal["choice", "integer", "number", "switch", "text", "path"]
 
 
 class UsageError(Exception):
-    """A workload, parameter or value that does not exist or is out of range: one sentence with what would be right."""
+    """A workload, parameter or value that does not exist or is out of range; the message says what would be right."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """One value of a parameter that has a list of them."""
+    """One value of a parameter with a list of choices."""
 
     value: str
     label: str
@@ -26,30 +26,30 @@ class Choice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """One parameter of a workload: its form and limits, and its part in forms, names and comparisons.
+    """One parameter of a workload: its kind, its limits, and its role in forms, names and comparisons.
 
     Attributes:
         name: Its name on the command line and in a variant.
         label: Its name on the screen.
         help: One sentence on what it does.
-        cpu_default: The default where `gpus` is 0, if it is another one.
+        cpu_default: The default where `gpus` is 0, if that differs.
         choices: The values of a `choice`.
         minimum: The least number, inclusive.
         maximum: The largest number, inclusive.
-        unset: What the least number, or no text, stands for, if that is not a value like the others.
-        common: In sight in the form; the others are found by a search there.
-        frameworks: The frameworks that read it, all if empty. In any other it keeps its default, and no form, name,
+        unset: The meaning of the least number, or of no text, if it is special.
+        common: Always visible in the form; a search finds the others.
+        frameworks: The frameworks that read it, all if empty. In others it keeps its default, and no form, name,
             difference or document shows it.
         named: How the short name of a variant shows it: `first` by its value alone, `special` in its own form,
             `changed` by label and value if it is not the default.
-        identifies: Named in a description of what variants share even at its default.
-        affects_step: Whether another value makes a step another one; false for what says where and how long is
-            measured and what is stored.
-        repeats: Runs that differ in it alone are repeats of one variant: the seed, and how long was measured.
+        identifies: Named even at its default in a description of what variants share.
+        affects_step: Whether its value changes a step; false for parameters of where and how long to measure and what
+            to store.
+        repeats: Runs that differ only in it are repeats of one variant: the seed, and the length of the measured part.
         scales: May differ between runs that are compared by their number of GPUs.
         silent: Not named at its default if other parameters distinguish the variants.
-        same_result: Another value computes the same loss and gradients, except for rounding: the check for equality
-            compares such variants.
+        same_result: Its values give the same loss and gradients, except for rounding: the equality check compares such
+            variants.
     """
 
     name: str
@@ -76,7 +76,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CustomFile:
-    """The user's file that a workload is in, with `Source.sha256` and the paths of the user's modules that it needs."""
+    """The user's file that contains a workload, with `Source.sha256` and the paths of the user's modules in use."""
 
     path: str
     sha256: str
@@ -99,7 +99,6 @@ class Workload:
     custom_file: CustomFile | None = None
 
     def parameter(self, name: str) -> Parameter:
-        """Return the parameter of that name; raises `UsageError` naming near misses."""
         for parameter in self.parameters:
             if parameter.name == name:
                 return parameter
@@ -108,10 +107,10 @@ class Workload:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """One line of the validity table: `broken` says whether a variant breaks it on a machine, `reason` why that is so.
+    """One line of the validity table: `broken` returns whether a variant breaks it on a machine, `reason` says why.
 
-    `parameters` are those a form marks: changing one of them can mend it. `reason` may use `{name}` of any parameter,
-    `{gpu_count}` and `{cpu_count}`. `workloads` is empty if the rule holds for all.
+    `parameters` are those that a form marks: changing one of them can satisfy the rule. `reason` may use `{name}` of
+    any parameter, `{gpu_count}` and `{cpu_count}`. `workloads` is empty if the rule holds for all.
     """
 
     parameters: tuple[str, ...]
@@ -129,7 +128,7 @@ class Refusal:
 
 
 def label_from_name(name: str) -> str:
-    """Return a label derived from a name: Hidden units for `hidden_units`; of a script's arguments the name itself."""
+    """Return a label derived from a name: `Hidden units` for `hidden_units`; a script's arguments keep their names."""
     if name.startswith(("{", "$")):
         return name.strip("{$}")
     text = name.replace("_", " ").strip()
@@ -137,9 +136,9 @@ def label_from_name(name: str) -> str:
 
 
 def unknown_name_message(what: str, word: str, names: Iterable[str]) -> str:
-    """Return the sentence for an unknown word, with the nearest known one.
+    """Return the sentence for an unknown word, with the most similar name.
 
-    `what` is what the word should name, such as `workload`.
+    `what` is the kind of name expected, such as `workload`.
     """
     choices = list(names)
     near = difflib.get_close_matches(word, choices, n=1)

@@ -1,6 +1,6 @@
 """What a seed determines, the same for every framework: a model's initial weights, and synthetic data.
 
-Nothing here needs a framework. Weights depend on the seed and the sizes alone, a batch on the seed and its number.
+Nothing here needs a framework. Weights depend only on the seed and the sizes, a batch on the seed and its number.
 """
 
 import math
@@ -22,9 +22,9 @@ Item = TypeVar("Item")
 
 
 def recurrent_weights(config: RecurrentConfig) -> list[Weight]:
-    """Return all weights of a recurrent model in the order of `recurrent.weight_shapes`, distributed as Keras's.
+    """Return all weights of a recurrent model in the order of `recurrent.weight_shapes`, distributed as in Keras.
 
-    Kernels are uniform (Glorot and Bengio 2010), recurrent ones orthogonal; each gate has the bias of its kind.
+    Kernels are uniform (Glorot and Bengio 2010), recurrent kernels orthogonal; each gate starts with its own bias.
     """
     named = recurrent.weight_shapes(config)
     return [_recurrent_weight(config, name, shape, number) for number, (name, shape) in enumerate(named.items())]
@@ -43,7 +43,7 @@ def _recurrent_weight(config: RecurrentConfig, name: str, shape: tuple[int, ...]
 
 
 def _orthogonal(random: np.random.Generator, rows: int, columns: int) -> Weight:
-    """Return a matrix whose rows are orthonormal, evenly distributed (Saxe et al. 2014); rows are at most columns."""
+    """Return a random matrix with orthonormal rows, no more than columns; uniformly distributed (Saxe et al. 2014)."""
     orthonormal, triangle = np.linalg.qr(random.standard_normal([columns, rows]))
     return np.ascontiguousarray((orthonormal * np.sign(np.diag(triangle))).T, np.float32)
 
@@ -68,7 +68,7 @@ _MAX_BYTES, _MAX_BATCHES = 256 * 2**20, 64
 
 
 def synthetic_batch(workload: str, variant: Variant, number: int) -> tuple[Any, Any]:
-    """Return a batch of a built-in workload: of the adding problem, or of images in the variant's layout."""
+    """Return a batch of a built-in workload: the adding problem, or images in the variant's layout."""
     seed, size = int(variant["seed"]), int(variant["batch_size"])
     if workload not in RECURRENT_LAYERS:
         return synthetic_images(seed, number, size, str(variant["layout"]))
@@ -78,13 +78,13 @@ def synthetic_batch(workload: str, variant: Variant, number: int) -> tuple[Any, 
 
 
 def map_in_threads(batch: Callable[[int], Item], numbers: Iterable[int]) -> Iterator[Item]:
-    """Yield batches by number, made in threads: most time goes to random numbers, which hold no lock of Python's."""
+    """Yield batches by number, generated in threads: drawing random numbers takes longest and releases the GIL."""
     with ThreadPoolExecutor(thread_name_prefix="batch") as threads:
         yield from threads.map(batch, numbers)
 
 
 def batch_count(size_bytes: int) -> int:
-    """Return how many batches stay on a device, from the size of one with its targets and weights."""
+    """Return how many batches stay on a device; `size_bytes` is one batch with its targets and weights."""
     return max(1, min(_MAX_BATCHES, _MAX_BYTES // max(1, size_bytes)))
 
 
@@ -105,12 +105,12 @@ def adding_problem(
 ) -> tuple[Any, NDArray[np.float32]]:
     """Return float32 sequences [batch, timesteps, features] and targets [batch, 1], the sum of the two marked values.
 
-    Feature 0 is a value in [0, 1), feature 1 marks one step of each half, the rest is low noise. The best constant
+    Feature 0 is a value in [0, 1), feature 1 marks one step in each half, the rest is low noise. The best constant
     answer has a mean squared error of 1/6 (Hochreiter and Schmidhuber 1997, experiment 4). With `running` the targets
     are [batch, timesteps, 1]: at each step the sum of the marked values so far.
 
-    `index` is the number of the batch; there are at least 2 features. `padding` is `fixed`, or `right_padded` or
-    `left_padded`: a sequence takes from half of the steps to all of them, the others are zero, and the inputs are
+    `index` is the number of the batch; there are at least 2 features. `padding` is `fixed`, `right_padded` or
+    `left_padded`. Padded sequences fill from half of the steps to all of them, the others are zero, and the inputs are
     (sequences, lengths [batch], int64).
     """
     random = np.random.default_rng([seed, index])
@@ -138,8 +138,8 @@ def adding_problem(
 def synthetic_images(seed: int, index: int, batch: int, layout: str) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
     """Return float32 images [batch, 32, 32, 3] (NCHW: [batch, 3, 32, 32]) and int64 classes [batch].
 
-    An image is its class's pattern under noise. `index` is the number of the batch. Classes are int64, since TensorFlow
-    keeps int32 tensors in host memory, to be copied at every step.
+    An image is its class's pattern with noise. `index` is the number of the batch. Classes are int64 because TensorFlow
+    keeps int32 tensors in host memory and copies them at every step.
     """
     coarse = np.random.default_rng(seed).standard_normal([CLASSES, _COARSE_SIZE, _COARSE_SIZE, COLOURS], np.float32)
     centres = (np.arange(IMAGE_SIZE) + 0.5) * _COARSE_SIZE / IMAGE_SIZE - 0.5

@@ -1,6 +1,6 @@
 """What ran in traced steps of any framework: kernels by name, where a device's time went, and one step.
 
-Nothing here needs a framework; each has a reader that makes `Event`s of its profiler's file.
+Nothing here needs a framework; each framework has a reader that turns its profiler's file into `Event`s.
 """
 
 import time
@@ -25,7 +25,7 @@ from workloads.protocol import (
 
 
 class Line(NamedTuple):
-    """A stream of a GPU or a thread of the CPU: its device, and its name and number in the profile."""
+    """A stream of a GPU or a thread of the CPU: its device, name and number in the profile."""
 
     device: str
     name: str
@@ -33,10 +33,10 @@ class Line(NamedTuple):
 
 
 class Event(NamedTuple):
-    """One thing that ran, in picoseconds of the trace's clock.
+    """A kernel, copy or operation that ran, in picoseconds of the trace's clock.
 
-    `op` is the operation or instruction it is of, if known; `occupancy_pct` as in `Kernel`; the host began to launch it
-    at `launch_ps`.
+    `op` is its operation or instruction, if known; `occupancy_pct` is as in `Kernel`; the host began to launch it at
+    `launch_ps`.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Event(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedStep:
-    """The events of one step in the order in which they began, and its ends; `start_ns` is on the monotonic clock."""
+    """The events of one step in the order of their starts, and its ends; `start_ns` is on the monotonic clock."""
 
     start_ns: int
     start_ps: int
@@ -60,13 +60,13 @@ class TracedStep:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trace:
-    """What ran in some steps under the profiler: on GPUs kernels and copies, on the CPU the framework's operations.
+    """What the profiler saw of some steps: on GPUs kernels and copies, on the CPU the framework's operations.
 
     Attributes:
-        kernels: By name, over all devices, the one that took longest first.
-        events: How many kernels or operations ran in all.
-        step: One of the steps; None if the trace does not show where it begins and ends.
-        notes: What could not be seen.
+        kernels: By name, over all devices, longest total time first.
+        events: The total number of kernels or operations.
+        step: One of the steps; None if the trace does not show where a step begins and ends.
+        notes: What was not observed.
     """
 
     steps: int = 0
@@ -87,12 +87,12 @@ class Trace:
 
     @property
     def busy_ns(self) -> int:
-        """Return the part of it in which a kernel ran (on the CPU also the executor), summed over the devices."""
+        """Return the part of the span in which a kernel ran (on the CPU also the executor), summed over the devices."""
         return sum(device.busy_ns for device in self.times)
 
 
 def monotonic_clock(begin_ns: int) -> Callable[[int], int]:
-    """Return what converts a time since 1970, which was between `begin_ns` and now, to the monotonic clock."""
+    """Return a function that converts a time since 1970, between `begin_ns` and now, to the monotonic clock."""
     end_ns, behind_ns = time.monotonic_ns(), time.time_ns() - time.monotonic_ns()
     return lambda utc_ns: min(max(utc_ns - behind_ns, begin_ns), end_ns)
 
@@ -100,8 +100,8 @@ def monotonic_clock(begin_ns: int) -> Callable[[int], int]:
 def cut_step(events: Sequence[Event], steps: int) -> tuple[int, int] | None:
     """Return where one of these steps begins and ends, in picoseconds; None if the trace does not show it.
 
-    Among several it is one from their middle: the host is ahead of the GPU then as it is in a long run. A step ends
-    where the next one begins, on the stream that is busiest with kernels that every step ran alike.
+    Of several steps it is a middle one, where the host is as far ahead of the GPU as in a long run. A step ends where
+    the next one begins, on the busiest stream whose kernels recur in every step.
     """
     if not events:
         return None
@@ -127,7 +127,7 @@ def traced_step(events: Sequence[Event], steps: int, start_ns: Callable[[int], i
 
 
 def step_timeline(step: TracedStep | None, kernels: Sequence[Kernel]) -> StepTimeline | None:
-    """Return a step as a message has it: at most that many of its first kernels; None without any."""
+    """Return a step as a message takes it, with its first kernels up to a limit; None if it has none."""
     if step is None:
         return None
     ranks = {kernel.name: rank for rank, kernel in enumerate(kernels)}
@@ -160,7 +160,7 @@ def _by_line(events: Iterable[Event]) -> dict[Line, list[Event]]:
 
 
 def _periodic(line: Sequence[Event], steps: int) -> list[Event]:
-    """Return a line without kernels that some steps run more often, as the copy of a result; empty if steps differ."""
+    """Return a line without the kernels that only some steps run, such as a result's copy; empty if steps differ."""
     counts = Counter(event.name for event in line)
     regular = [event for event in line if counts[event.name] % steps == 0]
     kernels = len(regular) // steps
@@ -169,12 +169,12 @@ def _periodic(line: Sequence[Event], steps: int) -> list[Event]:
 
 
 def time_ps(events: Iterable[Event]) -> int:
-    """Return the time of all events together, whether they overlap or not."""
+    """Return the summed time of all events, whether they overlap or not."""
     return sum(event.end_ps - event.start_ps for event in events)
 
 
 def _streams(lines: Iterable[Line]) -> Iterator[Stream]:
-    """Yield the lines with names that tell them apart: threads have numbers of twenty digits in the profile."""
+    """Yield the lines with short names that distinguish them: the profile's thread numbers have twenty digits."""
     counts = Counter[tuple[str, str]]()
     for line in lines:
         name = plain(line.name.partition("/")[0])[: MOST_NAME_CHARS - 10]
@@ -184,9 +184,9 @@ def _streams(lines: Iterable[Line]) -> Iterator[Stream]:
 
 
 def rank_kernels(events: Iterable[Event], counts: Mapping[str, int] | None = None) -> tuple[Kernel, ...]:
-    """Return the kernels by name, the one that took longest first; at most as many as a message takes.
+    """Return the kernels by name, longest total time first; at most as many as a message takes.
 
-    `counts` is how often each ran, where an event is not a whole one.
+    `counts` is each one's number of calls, if events are only parts of calls.
     """
     by_name: dict[str, list[Event]] = {}
     for event in events:
@@ -210,7 +210,7 @@ def rank_kernels(events: Iterable[Event], counts: Mapping[str, int] | None = Non
 
 
 def _mean_occupancy_pct(events: Iterable[Event]) -> float | None:
-    """Return the mean by time; None if none is known."""
+    """Return the mean weighted by time; None if no occupancy is known."""
     with_occupancy = [event for event in events if event.occupancy_pct is not None]
     total_ps = time_ps(with_occupancy)
     weighted = sum((event.end_ps - event.start_ps) * (event.occupancy_pct or 0.0) for event in with_occupancy)
@@ -227,7 +227,7 @@ def _busy_ps(events: Iterable[Event]) -> int:
 
 
 def device_time(device: str, events: Sequence[Event], kernels: int) -> DeviceTime:
-    """Return where a device's time went by its events, of which that many are kernels; others only show it busy."""
+    """Return where a device's time went by its events; `kernels` of them are kernels, the others only show it busy."""
     communication_names = {name for name in {event.name for event in events} if classify(name) == "communication"}
     communication = [event for event in events if event.name in communication_names]
     host_wait_ns, kernel_wait_ns = _waits_ns(events)
@@ -245,14 +245,14 @@ def device_time(device: str, events: Sequence[Event], kernels: int) -> DeviceTim
 
 
 _KERNEL_WAIT_PS = 5_000_000
-"""A shorter gap before a kernel that was launched in time is one between two kernels: on an H200 99 % of those between
-kernels of a full queue are, 1 to 3 µs most of them (`step_kernels` of the reference runs of `cnn10`)."""
+"""A shorter gap before a kernel that was launched in time lies between two kernels of a full queue: on an H200, 99 % of
+the gaps there are shorter, most of them 1 to 3 µs (`step_kernels` of the reference runs of `cnn10`)."""
 
 
 def _waits_ns(events: Iterable[Event]) -> tuple[int, int] | tuple[None, None]:
-    """Return for how long a GPU without a kernel waited for the host, and for how long between kernels.
+    """Return how long an idle GPU waited for the host, and how long between kernels.
 
-    A gap has the cause of the kernel that ends it: Holistic Trace Analysis, "Idle Time Breakdown", there by stream.
+    The kernel that ends a gap determines its cause: Holistic Trace Analysis, "Idle Time Breakdown", there by stream.
     """
     ordered = sorted(events, key=lambda event: event.start_ps)
     if all(event.launch_ps is None for event in ordered):

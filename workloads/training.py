@@ -1,4 +1,4 @@
-"""The training loop: first step, warm-up, measured blocks. It knows neither a framework nor how messages travel."""
+"""The training loop: first step, warm-up, measured blocks. It depends on no framework and no means of transport."""
 
 import math
 import os
@@ -26,21 +26,20 @@ from workloads.protocol import (
 Report = Callable[[Message], None]
 
 LOSS_SCALE, GOOD_STEPS = 2.0**15, 2000
-"""With float16: the loss's first factor, and how many steps with finite gradients in a row double it."""
+"""With float16: the loss's initial scale, and the number of consecutive steps with finite gradients that doubles it."""
 _BLOCK_S = 0.25
 _GROWTH = 4
 _PROGRESS_S = 0.2
 _READY_BLOCKS = 2
 _AHEAD_S = 0.005
-"""Steps of so much time, at least one, are enqueued before the host waits for a block's end."""
+"""The time of the steps, at least one, to enqueue before the host waits for a block's end."""
 
 
-def do_nothing(*_arguments: object) -> None:
-    """Do nothing, whatever the arguments."""
+def do_nothing(*_arguments: object) -> None: ...
 
 
 def give_up(finished: Finished) -> None:
-    """End this process for a reason that goes to its log."""
+    """End this process and log the reason."""
     print(finished.reason, file=sys.stderr)  # noqa: T201
     os._exit(1)
 
@@ -59,9 +58,9 @@ class Layer:
 
     Attributes:
         kind: Its class.
-        layout: `channels_first` or `channels_last`; "" if it works on nothing with channels.
+        layout: `channels_first` or `channels_last`; "" if its data have no channels.
         recurrent: Whether it reads sequences step by step.
-        training: Whether it is in training mode; None if that is not its own to say.
+        training: Whether it is in training mode; None if that does not depend on the layer.
     """
 
     name: str
@@ -73,17 +72,18 @@ class Layer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inspection:
-    """What evidence asks of a custom workload's task, outside of its measured part.
+    """Functions through which evidence inspects a custom workload's task, outside the measured part.
 
     Attributes:
-        eager_steps: Returns how many steps Python made, operation by operation, and not a graph.
+        eager_steps: Returns how many steps ran operation by operation in Python, instead of as a graph.
         loss: Returns the loss of the last step.
         checksums: Returns each trained weight's name and a checksum of its values.
         without_gradient: Returns the names of the trained weights on which the loss does not depend.
-        frozen: Returns how many weights are not to be trained, and what share of all numbers they have; "" for none.
-        count_distinct: Returns how many examples the first batch has, how many different ones, and how many different
-            outputs the model has for them.
-        layers: Returns the layers as they ran, where only a step shows their layout or mode; after `count_distinct`.
+        frozen: Returns the number of untrainable weights, and their share of all parameters; "" for none.
+        count_distinct: Returns the number of examples in the first batch, of distinct ones, and of distinct outputs for
+            them.
+        layers: Returns the layers as they ran, if only a step reveals their layout or mode; call it after
+            `count_distinct`.
     """
 
     eager_steps: Callable[[], int]
@@ -101,22 +101,23 @@ class Task:
 
     Attributes:
         step: Enqueues one step and returns what `fetch` takes.
-        fetch: Waits until that step has ended on all replicas and returns the loss, in inference any number that
-            depends on the outputs.
-        mark_end: Enqueues the end of a block behind the step with this result, and returns what waits for it and
-            returns its time on `time.monotonic_ns()` and what `fetch` does; None if only a wait gives the time.
+        fetch: Waits for that step to end on all replicas and returns the loss, in inference any number that depends on
+            the outputs.
+        mark_end: Enqueues a block's end after the step with this result. Returns a function that waits for it and
+            returns its time on `time.monotonic_ns()` with the result of `fetch`. None if only a wait gives the time.
         examples: Examples of one step over all replicas.
         trains: Whether a step updates weights.
-        allocator_bytes: Returns what the allocator holds on the first device; None on the CPU.
+        allocator_bytes: Returns the bytes that the allocator holds on the first device; None on the CPU.
         allocator_peak_bytes: Returns the most it held.
-        keep_weights: Keeps the weights as they are now, to save these.
-        save_weights: Writes the weights that were kept last to a file; raises `OSError`.
-        reuse_batches: If data come from the host: `True` makes steps use what is on the devices, `False` ends that.
+        keep_weights: Copies the current weights, for saving.
+        save_weights: Writes the last copied weights to a file; raises `OSError`.
+        reuse_batches: If data come from the host: `True` makes steps reuse the batches on the devices, `False` ends
+            that.
         passes: Passes over stored data, if it trains by epochs.
         layers: The layers of a custom model.
-        inspection: What can be asked of a custom workload.
-        connect: Waits for the processes that compute together with this one, before the first step. Should one end
-            before its time, this process's end is what the function gets that it is given, from another thread.
+        inspection: The inspection of a custom workload.
+        connect: Before the first step, waits for the processes that compute together with this one. If one of them ends
+            early, it passes how this process must end to the given function, from another thread.
         close: Ends those processes.
     """
 
@@ -141,8 +142,8 @@ class Task:
 class TrainingPlan:
     """How long to run: warm-up steps after the first, then exactly `steps`, or `seconds` if `steps` is 0.
 
-    With `epochs` there are as many passes over the data instead. `keep_best` keeps the best weights so far, else those
-    after the last measured step are kept.
+    With `epochs`, that many passes over the data instead. `keep_best` keeps the best weights so far, instead of those
+    after the last measured step.
     """
 
     warmup_steps: int
@@ -153,7 +154,7 @@ class TrainingPlan:
 
 
 def plan_of(variant: Variant) -> TrainingPlan:
-    """Return the plan of a variant; with epochs the first pass comes right after the first step."""
+    """Return the plan of a variant; with epochs, the first pass follows the first step without a warm-up."""
     epochs = int(variant.get("epochs", 0))
     return TrainingPlan(
         warmup_steps=0 if epochs else int(variant["warmup_steps"]),
@@ -165,7 +166,7 @@ def plan_of(variant: Variant) -> TrainingPlan:
 
 
 def planned_steps(variant: Variant, images: int) -> int:
-    """Return the steps from the first to the last measured one; 0 if time ends them.
+    """Return the number of steps up to the last measured one; 0 if time limits the run.
 
     `images` is the number of training images of an epoch.
     """
@@ -176,19 +177,19 @@ def planned_steps(variant: Variant, images: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Limit:
-    """The end of a phase: a number of steps, or a number of seconds where there is one."""
+    """The end of a phase: a number of seconds if set, else of steps."""
 
     steps: int
     seconds: float | None = None
 
     def fraction(self, steps_done: int, elapsed_s: float, block_s: float) -> float:
-        """Return the share that is done; a rest of less than half a block counts as none."""
+        """Return the completed share; a remainder of less than half a block counts as none."""
         if self.seconds is None:
             return min(1.0, steps_done / self.steps)
         return 1.0 if self.seconds - elapsed_s < block_s / 2 else elapsed_s / self.seconds
 
     def block_steps(self, steps: int, steps_done: int, elapsed_s: float, step_s: float) -> int:
-        """Return about that many steps, not far beyond the end; less than half a block is no block of its own."""
+        """Return about that many steps: a remainder of less than half a block joins the last block."""
         if self.seconds is None:
             steps_left = self.steps - steps_done
         else:
@@ -196,7 +197,7 @@ class _Limit:
         return steps_left if steps_left < 1.5 * steps else steps
 
     def steps_ahead(self, steps_done: int, step_s: float) -> int:
-        """Return how many steps may follow that many before the host has waited for these."""
+        """Return how many steps may be enqueued after that many before the host waits for these."""
         if math.isinf(step_s):
             return 0
         ahead = math.ceil(_AHEAD_S / max(step_s, 1e-9))
@@ -206,9 +207,9 @@ class _Limit:
 class Loop:
     """Runs a task to a plan and reports phases, progress and blocks; checks `stop` between steps.
 
-    A block aims at a quarter of a second of steps, and has at least one. Where the device itself tells the time of its
-    end, the next block's first steps are enqueued before the host waits: a device whose queue runs empty at each end
-    takes up to 2 % longer for steps of many small kernels.
+    A block lasts about a quarter of a second, at least one step. If the device itself records the end's time, the next
+    block's first steps are enqueued before the host waits: if its queue ran empty at each end, steps of many small
+    kernels would take up to 2 % longer.
     """
 
     def __init__(
@@ -219,7 +220,7 @@ class Loop:
         stop: Callable[[], bool],
         first_step_done: Callable[[], None] = do_nothing,
     ) -> None:
-        """Store what the loop needs.
+        """Create the loop.
 
         `report` sends a message; `stop` returns whether to stop. `first_step_done` is called after the first step,
         outside its timing.
@@ -239,7 +240,7 @@ class Loop:
         self._best = -math.inf
 
     def run(self) -> bool:
-        """Compile, warm up, measure; true at the plan's end, false when stopped. Raises `TrainingError`."""
+        """Compile, warm up and measure. Return true at the plan's end, false when stopped; raises `TrainingError`."""
         plan, passes = self._plan, self._task.passes
         measure = _Limit(plan.steps, None if plan.steps else plan.seconds)
         completed = (
@@ -254,7 +255,7 @@ class Loop:
         return completed
 
     def _compile(self) -> bool:
-        """Run the first step; false if stopped before."""
+        """Run the first step; return false if stopped before."""
         completed = self._run_phase("compile", _Limit(1))
         if completed:
             self._first_step_done()
@@ -270,7 +271,7 @@ class Loop:
         return True
 
     def _run_epochs(self, passes: Passes) -> bool:
-        """Pass over the data as often as planned, all in one phase, with the accuracy after each pass."""
+        """Make the planned passes over the data, all in one phase, with the accuracy after each."""
         if not self._begin_phase("measure"):
             return False
         for number in range(self._plan.epochs):
@@ -296,7 +297,7 @@ class Loop:
         return True
 
     def _run_blocks(self, phase: TimedPhase, limit: _Limit, part_number: int = 0, part_count: int = 1) -> Block | None:
-        """Run blocks to a limit, as one of several equal parts of a phase; return the last, or None when stopped."""
+        """Run blocks up to a limit, as one of several equal parts of a phase; return the last, or None when stopped."""
         start_ns = time.monotonic_ns()
         start_step, fraction, block = self._steps_done, 0.0, None
         while fraction < 1.0 and not self._stop():
@@ -310,10 +311,10 @@ class Loop:
         return block if fraction >= 1.0 else None
 
     def _time_ready_steps(self, reuse_batches: Callable[[bool], None]) -> None:
-        """Time some more steps on batches that are on the devices already: what others took beyond that was waiting."""
+        """Time more steps on batches that are already on the devices: any longer steps waited for data."""
         reuse_batches(True)
         steps_done, steps = 0, _READY_BLOCKS * self._block_steps
-        if self._ahead:  # the steps behind the last block are none of these
+        if self._ahead:  # the steps after the last block do not count
             self._task.fetch(self._result)
         start_ns = time.monotonic_ns()
         while steps_done < steps and not (steps_done and self._stop()):
@@ -324,7 +325,7 @@ class Loop:
         reuse_batches(False)
 
     def _wait_end(self, most_ahead: int) -> tuple[int, float]:
-        """Return the time at which the steps so far end, and the last one's loss; meanwhile enqueue some more steps."""
+        """Return the time at which the steps so far end, and the last one's loss; meanwhile enqueue more steps."""
         mark_end, self._ahead = self._task.mark_end, 0
         if mark_end is None or self._task.keep_weights is not do_nothing:
             loss = self._task.fetch(self._result)
@@ -337,7 +338,7 @@ class Loop:
         return self._end_ns, loss
 
     def _run_block(self, phase: TimedPhase, steps: int, most_ahead: int) -> Block:
-        """Time up to `steps` steps (fewer when stopped) and report them; those ahead are at most that many."""
+        """Time up to `steps` steps (fewer when stopped) and report them; meanwhile enqueue at most `most_ahead`."""
         first, steps_done = self._steps_done, self._ahead
         step, stop = self._task.step, self._stop
         start_ns = self._end_ns if self._ahead else time.monotonic_ns()
@@ -345,7 +346,7 @@ class Loop:
             self._result = step()
             steps_done += 1
         end_ns, loss = self._wait_end(most_ahead)
-        end_ns = max(end_ns, start_ns + 1)  # also where the clock is coarse: a block without a length has no rate
+        end_ns = max(end_ns, start_ns + 1)  # even if the clock is coarse: a block without duration has no rate
         self._steps_done += steps_done
         self._adapt_block_length(phase, steps_done, (end_ns - start_ns) / 1e9)
         block = Block(
@@ -370,13 +371,13 @@ class Loop:
         return block
 
     def _keep_if_best(self, figure: float) -> None:
-        """Keep the weights if that is asked for and no figure before was as high; outside the timed part."""
+        """Keep the weights if the plan keeps the best and this figure is the highest so far; outside the timed part."""
         if self._plan.keep_best and figure > self._best:
             self._best = figure
             self._task.keep_weights()
 
     def _adapt_block_length(self, phase: TimedPhase, steps: int, seconds: float) -> None:
-        """Choose the next block's length from this one's; the first step's time says nothing about the others."""
+        """Choose the next block's length from this one's; the first step's time does not predict the others."""
         if phase == "compile":
             return
         self._step_s = max(seconds, 1e-9) / steps

@@ -39,7 +39,7 @@ def _lacks_device(variant: Variant, machine: Machine) -> bool:
 
 
 _LEAST_MEMORY_LIMIT_GIB = 0.1
-"""TensorFlow counts in MiB, and takes 0 of them for no limit."""
+"""TensorFlow counts in MiB, and takes 0 MiB as no limit."""
 
 
 def _least_memory_bytes(machine: Machine) -> float:
@@ -78,7 +78,7 @@ PRECISION_RULES: tuple[Rule, ...] = (
         reason="TF32 needs a GPU of the Ampere generation or newer (compute capability 8.0).",
     ),
 )
-"""Rules that need to know `precision` and `gpus` alone, so that they hold for a calibration too."""
+"""Rules on `precision` and `gpus` alone, so that they also apply to a calibration."""
 
 _GENERAL: tuple[Rule, ...] = (
     Rule(
@@ -244,10 +244,10 @@ def _framework_rule(
 
 
 def missing_framework(variant: Variant, machine: Machine) -> Framework | None:
-    """Return the framework of a variant if the machine is known to lack it for its runs.
+    """Return the framework of a variant if the machine is known to lack it.
 
-    What a host has its program there said. This machine's TensorFlow is not looked for: a worker knows best. Of
-    packages uv knows what they bring.
+    A host has reported what it has. Nothing looks for this machine's TensorFlow: the worker finds out. uv resolves what
+    packages contain.
     """
     if variant.get("packages"):
         return None
@@ -271,7 +271,7 @@ def _missing_rule(framework: Framework) -> Rule:
 
 
 def _unread_rules(definitions: Sequence[Workload]) -> Iterator[Rule]:
-    """Yield a rule for each parameter and each framework that does not read it: its value would be a false label."""
+    """Yield a rule for each parameter and each framework that does not read it: another value would mislead."""
     limited = {p.name: p for workload in definitions for p in workload.parameters if p.frameworks}
     for name, parameter in limited.items():
         workloads = tuple(workload.name for workload in definitions if parameter in workload.parameters)
@@ -282,7 +282,8 @@ def _unread_rules(definitions: Sequence[Workload]) -> Iterator[Rule]:
                 partial(lambda parameter, v: v[parameter.name] != parameter.default, parameter),
                 f"{FRAMEWORKS[key].name} has no parameter {name}; use {name}={str(parameter.default).lower()}, or "
                 f"framework={parameter.frameworks[0]}.",
-                # Custom workloads have the names of every workload for the same, and any others for their own.
+                # Custom workloads use the names common to every workload with the same meaning, and others for their
+                # own parameters.
                 () if len(workloads) == len(definitions) else workloads,
             )
 
@@ -404,20 +405,20 @@ def _differs(variant: Variant, defaults: Variant) -> bool:
 
 
 def depends_on_processor(workload: str, variant: Variant) -> bool:
-    """Return whether a variant may need kernels that TensorFlow has for some processors only (`ProcessorSupport`)."""
+    """Return whether a variant may need kernels that TensorFlow has only for some processors (`ProcessorSupport`)."""
     return workload in _IMAGE_WORKLOADS and _may_lack_kernels(variant)
 
 
 def _may_lack_kernels(images: Variant) -> bool:
-    """Return whether TensorFlow may have no kernels for a variant on images: all but the usual, on the CPU alone."""
-    # In an environment of packages they are not tried: uv makes another folder for each run.
+    """Return whether TensorFlow may lack kernels for a variant on images: only on the CPU, outside the defaults."""
+    # Environments of packages are not tried: uv creates another folder for each run.
     is_tried = framework_of(images) is FRAMEWORK and not images.get("packages")
     is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and is_tried
     return is_plain_cpu and (images["layout"], images["precision"]) != ("NHWC", "float32")
 
 
 def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:
-    """Return whether the environment, with oneDNN or without, is known to have no kernels for a layout here."""
+    """Return whether the environment, with or without oneDNN, is known to have no kernels for a layout here."""
     if not machine.local or not _may_lack_kernels(variant):
         return False
     support = read_support(str(variant["interpreter"]))
@@ -427,7 +428,7 @@ def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:
 
 
 def _misplaced_bias_rule(workload: str) -> Rule:
-    """Keras 3.15's `ops.add` takes a bias as long as the last axis for one along it (keras/src/backend/tensorflow)."""
+    """Return the rule for `ops.add` of Keras 3.15, which adds a bias as long as the last axis along that axis."""
     return Rule(
         parameters=("implementation", "layout", "bias"),
         broken=lambda v, _: (
@@ -453,7 +454,7 @@ _BEST_WEIGHTS: tuple[Rule, ...] = (
 
 
 def _copy_rule(concerned: Callable[[Variant], bool], where: str) -> Rule:
-    """Return the rule that a machine's own runs need its copy of CIFAR-10; what a host has it says itself."""
+    """Return the rule that runs on this machine need its copy of CIFAR-10; a host checks its own."""
     return Rule(
         parameters=("data", "data_folder"),
         broken=lambda v, m: v["data"] == "cifar10" and m.local and concerned(v) and not has_copy(str(v["data_folder"])),

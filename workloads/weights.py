@@ -1,9 +1,9 @@
-"""Files of saved weights and of gradients, and the comparison of a model that loads weights with the trained one.
+"""Files of saved weights and gradients, and the comparison of a model that loads weights with the trained one.
 
-Next to the arrays is `header`, JSON: `format`, `version` and the run's `variant`. Weights are float32. Those of
-recurrent layers are gate by gate in Keras's layout, never a buffer of cuDNN's own: that one's size and order depend on
-the version of cuDNN. Those of image networks are [height, width, in, out] in both layouts, with the running statistics
-of batch norm. Needs NumPy alone.
+Besides the arrays, a file has a JSON `header`: `format`, `version` and the run's `variant`. Weights are float32.
+Recurrent layers are stored gate by gate in Keras's layout, not as cuDNN's buffer, whose size and order depend on its
+version. Convolutions are [height, width, in, out] in both layouts; batch norm includes its running statistics. Needs
+only NumPy.
 """
 
 import os
@@ -36,7 +36,7 @@ _SIZES: Variant = {
     "layers": "", "units": "", "features": "", "bidirectional": "", "activation": "tanh", "outputs": "last",
     "channels": "", "pooling": "", "depth": "", "widen": "", "bias": "",
 }  # fmt: skip
-"""What two variants with the same weights agree in, and what it is where a file does not say so."""
+"""What variants with the same weights agree in, with the values to assume if a file lacks them."""
 
 _RERUN_HINT = "run the variant again with -s save_weights=true"
 
@@ -44,7 +44,7 @@ Array = NDArray[np.float32]
 
 
 class WeightsError(Exception):
-    """A weights file that cannot be used; the message says what to do."""
+    """A weights file is unusable; the message says what to do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,8 @@ class Reference:
 
     Attributes:
         inputs: Sequences [examples, timesteps, features], or images [examples, height, width, colours] before scaling.
-        lengths: The sequences' true steps, [examples]; None if all are.
-        scaling: What is subtracted from each colour of an image, and by what it is divided then, [colours] each.
+        lengths: The sequences' true steps, [examples]; None if there is no padding.
+        scaling: The offset to subtract from each colour of an image, and the scale to divide it by, [colours] each.
     """
 
     inputs: Array
@@ -62,7 +62,7 @@ class Reference:
     scaling: tuple[Array, Array] | None = None
 
     def model_inputs(self, variant: Variant) -> Array:
-        """Return what a variant's model reads: sequences, or images scaled and in its layout."""
+        """Return the inputs of a variant's model: sequences, or images scaled and in its layout."""
         if self.scaling is None:
             return self.inputs
         mean, deviation = self.scaling
@@ -72,14 +72,14 @@ class Reference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWeights:
-    """The weights of one run, and its model's outputs to some inputs.
+    """The weights of one run, and its model's outputs for some inputs.
 
     Attributes:
         spec: The run's workload and variant.
-        weights: By name, in the order of the model's, running statistics behind them.
+        weights: By name in the model's order, followed by running statistics.
         reference: Inputs to try the model with.
-        outputs: The model's outputs to them: [examples, 1], or [examples, timesteps, 1] of all steps, 0 at padding; of
-            images [examples, classes].
+        outputs: The model's outputs for them: [examples, 1], or [examples, timesteps, 1] with 0 at padding; for images
+            [examples, classes].
     """
 
     spec: RunSpec
@@ -89,12 +89,12 @@ class SavedWeights:
 
     @property
     def is_recurrent(self) -> bool:
-        """Return whether it reads sequences; else images."""
+        """Return whether its model reads sequences, not images."""
         return self.spec.workload in RECURRENT_LAYERS
 
 
 _REFERENCE_BATCH = 1_000_000
-"""The number of a batch that no run comes to."""
+"""A batch number that no run reaches."""
 
 _REFERENCE_EXAMPLES = 8
 _MAX_REFERENCE_BYTES = 16 * 2**20
@@ -112,7 +112,7 @@ def reference_inputs(spec: RunSpec, stored: ImageData | None) -> Reference:
 
 
 def _reference_sequences(variant: Variant) -> Reference:
-    """Return a few sequences of the run's problem, and their lengths if those differ."""
+    """Return a few sequences of the run's problem, with their lengths if those differ."""
     timesteps, features = int(variant["timesteps"]), int(variant["features"])
     count = max(1, min(_REFERENCE_EXAMPLES, _MAX_REFERENCE_BYTES // (4 * timesteps * features)))
     padding = str(variant["sequence_lengths"])
@@ -128,7 +128,7 @@ class _Header(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def write(saved: SavedWeights, path: Path) -> None:
-    """Write the file, whole or not at all; raises `OSError`."""
+    """Write the file completely or not at all; raises `OSError`."""
     header = msgspec.json.encode(
         _Header(format=_format(saved.spec), version=_VERSION, variant=saved.spec.variant)
     ).decode()
@@ -142,7 +142,7 @@ def write(saved: SavedWeights, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = path.with_name(f"{path.name}.part")
     try:
-        # Like the database that it lies next to, it is its user's alone.
+        # Only the user may read it, as with the database next to it.
         with open(temporary_path, "wb", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
             np.savez(file, allow_pickle=False, **arrays)
             file.flush()
@@ -153,7 +153,7 @@ def write(saved: SavedWeights, path: Path) -> None:
 
 
 def read(path: Path, spec: RunSpec) -> SavedWeights:
-    """Return the file if it is whole and holds weights for this workload in these sizes; raises `WeightsError`."""
+    """Return the content if the file is complete and fits this workload in these sizes; raises `WeightsError`."""
     arrays = _arrays(path)
     header = _header(path, arrays, spec)
     recurrent = spec.workload in RECURRENT_LAYERS
@@ -180,7 +180,7 @@ def read(path: Path, spec: RunSpec) -> SavedWeights:
 
 
 def saved_shapes(spec: RunSpec) -> Mapping[str, tuple[int, ...]]:
-    """Return the shape of everything that is saved of a model by name, in the model's order."""
+    """Return the shape of everything saved of a model by name, in the model's order."""
     if spec.workload in RECURRENT_LAYERS:
         return weight_shapes(config_of(spec.workload, spec.variant))
     return cnn.saved_shapes(cnn.net_of(spec.workload, spec.variant))
@@ -198,7 +198,7 @@ def _reference_shapes(arrays: Mapping[str, NDArray[Any]], variant: Variant) -> d
 
 
 def _arrays(path: Path) -> dict[str, NDArray[Any]]:
-    """Return everything in the file, read now: a file cut short shows only when it is read."""
+    """Read everything in the file now: only reading reveals a truncated file."""
     try:
         with path.open("rb") as file:
             loaded = np.load(file, allow_pickle=False)
@@ -261,7 +261,7 @@ def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
 
 
 class WeightsKeeper:
-    """Keeps a copy of a model's weights in the host's memory, and writes the last one with a few outputs to a file."""
+    """Keeps a copy of a model's weights in host memory, and writes the last one with a few outputs to a file."""
 
     def __init__(
         self,
@@ -269,10 +269,10 @@ class WeightsKeeper:
         outputs: Callable[[RunSpec, Sequence[Array], Reference], Array],
         stored: ImageData | None = None,
     ) -> None:
-        """Store what it needs; without `stored` images the model trains on synthetic data.
+        """Create a keeper; without `stored` images the model trains on synthetic data.
 
-        `values` returns weights as they are now, then running statistics, in the order in which they are saved;
-        `outputs` those of a variant's model, with such values, to reference inputs.
+        `values` returns the current weights, then running statistics, in the order of the file. `outputs` returns the
+        outputs of a variant's model with such values for reference inputs.
         """
         self._values = values
         self._outputs = outputs
@@ -283,9 +283,9 @@ class WeightsKeeper:
         self._copies = [np.array(value) for value in self._values()]
 
     def save(self, spec: RunSpec, path: Path) -> None:
-        """Write the weights that were kept last, or those of now, and the model's outputs with them; raises `OSError`.
+        """Write the last copied weights, or the current ones, and the model's outputs with them; raises `OSError`.
 
-        The inputs are stored too: the same seed gives other ones on another kind of device.
+        The inputs are stored too, because a seed gives different ones on different kinds of device.
         """
         if not self._copies:
             self.keep()
@@ -296,10 +296,10 @@ class WeightsKeeper:
 
 
 _TOLERANCES = {"float32": 1e-5, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 1e-1}
-"""How far an output near 1 may be off by rounding: about twenty times the unit roundoff of the 16-bit formats and TF32
-(2^-11, bfloat16 2^-8), since a recurrence passes its errors on; in float32 only the order of the sums differs."""
+"""The largest rounding error of an output near 1: about twenty times the unit roundoff of the 16-bit formats and TF32
+(2^-11, bfloat16 2^-8), because a recurrence accumulates errors; in float32 only the order of the sums differs."""
 _IMAGE_TOLERANCES = {**_TOLERANCES, "float32": 1e-4}
-"""Of an image network: a convolution sums more numbers, and Winograd's way rounds more."""
+"""For image networks: a convolution sums more numbers, and Winograd's algorithm rounds more."""
 
 
 def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
@@ -317,7 +317,7 @@ def compare_outputs(saved: SavedWeights, outputs: Array) -> OutputDifference:
 
 
 def _without_padding(saved: SavedWeights, outputs: Array) -> Array:
-    """Return outputs of all steps with 0 at padding, where models may answer what they like."""
+    """Return outputs of all steps with 0 at padding, where a model's outputs are undefined."""
     lengths = saved.reference.lengths
     if lengths is None or outputs.ndim < 3:
         return outputs
@@ -328,7 +328,7 @@ def _without_padding(saved: SavedWeights, outputs: Array) -> Array:
 
 
 def read_start(path: str, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
-    """Return the weights that a variant started from, as `write_gradients` wrote them, for one of these shapes.
+    """Return the starting weights that `write_gradients` wrote, for a variant whose weights have these shapes.
 
     Raises:
         RefusedError: They have other shapes.
@@ -341,7 +341,7 @@ def read_start(path: str, shapes: Sequence[tuple[int, ...]]) -> list[Array]:
 
 
 def write_gradients(path: str, names: Sequence[str], gradients: Sequence[NDArray[Any]], start: Sequence[Array]) -> None:
-    """Write gradients, or outputs, by name, with the weights that another variant is to start from, if any.
+    """Write gradients or outputs by name, with the weights, if any, from which another variant is to start.
 
     Raises:
         RefusedError: A number is not finite.
@@ -356,7 +356,7 @@ def write_gradients(path: str, names: Sequence[str], gradients: Sequence[NDArray
 
 
 _MAX_ROUNDS = 16
-"""How often float16 may halve the scale of its loss, from 2^15, until every gradient is finite."""
+"""How often float16 may halve its loss scale, from 2^15, until every gradient is finite."""
 
 
 def mean_gradients(
@@ -366,8 +366,8 @@ def mean_gradients(
 ) -> tuple[list[NDArray[Any]], tuple[float, ...]]:
     """Return the mean gradients of the parts of a batch, and their mean loss, computed twice.
 
-    `differentiate` returns loss and gradients of the next part, and after the last one of the first again. While a
-    gradient is not finite, `halve_scale` comes before the next round.
+    `differentiate` returns loss and gradients of the next part, starting over after the last one. As long as a gradient
+    is not finite, `halve_scale` is called before the next round.
 
     Raises:
         RefusedError: A gradient is never finite.
@@ -385,6 +385,6 @@ def mean_gradients(
 
 
 def moments(tensors: Iterable[NDArray[Any]]) -> tuple[float, ...]:
-    """Return mean and mean square of each tensor; they do not depend on the order of its axes."""
+    """Return mean and mean square of each tensor, which do not depend on the order of its axes."""
     values = [np.asarray(tensor, np.float64) for tensor in tensors]
     return tuple(float(number) for value in values for number in (value.mean(), np.square(value).mean()))

@@ -1,6 +1,6 @@
 """One run in one process: `python -m workloads.worker`, order on stdin, messages on stdout, the rest on stderr.
 
-`python -m workloads.worker standby` imports the framework before it says hello, for whichever run it will be given.
+`python -m workloads.worker standby` imports the framework before `Hello`, for a run still unknown.
 """
 
 import itertools
@@ -43,7 +43,7 @@ _TRAINING = 3
 
 
 def flops_per_step(spec: RunSpec) -> int | None:
-    """Return the operations of one step over all replicas; None for a workload without a formula, as a custom one."""
+    """Return the operations of one step over all replicas; None without a formula, as for custom workloads."""
     forward_flops = _FORWARD_FLOPS.get(spec.workload)
     if forward_flops is None:
         return None
@@ -54,8 +54,8 @@ def flops_per_step(spec: RunSpec) -> int | None:
 def recurrent_forward(spec: RunSpec) -> int:
     """Return the operations of one sequence's forward pass: 2 · GU · (F + U) per layer, direction and step, plus head.
 
-    The head reads the last output, or all. G are the gates of a cell, U the units, F what goes into the layer: the
-    features, above the first layer the units of all directions.
+    The head reads the last output, or all. G is the number of gates in a cell, U of units, and F of the layer's inputs:
+    the features, or above the first layer the units of all directions.
     """
     config = config_of(spec.workload, spec.variant)
     products = sum(config.width(depth) + config.units for depth in range(config.layers))
@@ -96,11 +96,11 @@ class Worker:
         order_ns: int,
         environment: Mapping[str, str],
     ) -> None:
-        """Store what the run needs.
+        """Create the worker of one run.
 
         The order came at `order_ns`, in `time.monotonic_ns()`. `report` sends a message to the program, and `stopped`
-        returns whether that asked to stop; `finish` sends the last one instead of `run`, if that is held up by another
-        process that ended. `environment` is what to report of this process besides what the run finds.
+        returns whether the program wants the run to stop. `finish` sends the last message if another process ended and
+        `run` hangs. `environment` is reported in addition to what the run finds.
         """
         self._start = start
         self._backend = backend_of(start.spec)
@@ -131,7 +131,7 @@ class Worker:
             from workloads.script.runner import ScriptRun  # here: no other run needs it
 
             return ScriptRun(self._start, self._report, self._stopped).run()
-        # In a standby that was still importing when its order came, this phase is what of that was left.
+        # A standby that receives its order while importing reports only the rest of its import as this phase.
         self._report(PhaseStarted(phase="import", t_ns=self._order_ns))
         if environment := {**import_libraries(spec, uuids), **self._environment}:
             self._report(environment_message(environment))
@@ -144,8 +144,8 @@ class Worker:
                 self._report(Flops(per_step=per_step))
             completed = self._train(self._task, spec)
             if completed and self._start.source is not None:
-                check_modules(self._start.source)  # what batches and steps imported
-        # What follows the measured part uses memory of its own.
+                check_modules(self._start.source)  # including those that batches and steps imported
+        # What follows the measured part uses additional memory.
         peak_bytes = self._peak_bytes()
         if completed:
             self._look_again(spec)
@@ -161,7 +161,7 @@ class Worker:
         return Finished(outcome="completed", t_ns=time.monotonic_ns(), allocator_peak_bytes=peak_bytes)
 
     def _train(self, task: Task, spec: RunSpec) -> bool:
-        """Run the loop; true at its end, false when stopped."""
+        """Run the loop; return true at its end, false when stopped."""
         plan = plan_of(spec.variant)
         if self._backend is None or spec.variant["evidence"] == "off":
             return Loop(task, plan, self._report, self._stopped).run()
@@ -170,7 +170,7 @@ class Worker:
         return Loop(task, plan, self._report, self._stopped, self._collector.first_step_done).run()
 
     def _look_again(self, spec: RunSpec) -> None:
-        """Trace a few more steps if the variant requests it, and look at what the task's steps did."""
+        """Trace a few more steps if the variant requests it, and inspect what the task's steps did."""
         traced = spec.variant["evidence"] == "trace"
         if self._collector is None or self._task is None or not (traced or self._task.inspection):
             return
@@ -180,7 +180,7 @@ class Worker:
         self._collector.inspect()
 
     def _report_evidence(self) -> None:
-        """Report once what is known of what ran: also of a run that was stopped or failed after its first step."""
+        """Report once what ran, also for a run that was stopped or failed after its first step."""
         collector, self._collector = self._collector, None
         if collector is not None and (evidence := collector.evidence()) is not None:
             self._report(evidence)
@@ -210,7 +210,7 @@ class Worker:
 
 
 def environment_message(facts: Mapping[str, str]) -> EnvironmentInfo:
-    """Return what was found of the environment, cut to what a message takes: variables are as long as users like."""
+    """Return the facts about the environment, cut to what a message takes: users' variables have any length."""
     texts = {plain(name[:MOST_NAME_CHARS]): plain(text[:MOST_TEXT_CHARS]) for name, text in facts.items()}
     return EnvironmentInfo(environment=dict(itertools.islice(texts.items(), MOST_TEXTS)))
 
@@ -225,7 +225,6 @@ def _stopped(peak_bytes: int | None = None) -> Finished:
 
 
 def _serve(channel: ControlChannel, pipe: MessagePipe, environment: Mapping[str, str]) -> Finished:
-    """Say hello, take the order, run it; return its end."""
     pipe.report(Hello(protocol=PROTOCOL_VERSION, pid=os.getpid(), t_ns=time.monotonic_ns(), utc_ns=time.time_ns()))
     line, order_ns = channel.wait_order()
     if not line:
@@ -241,7 +240,6 @@ def _serve(channel: ControlChannel, pipe: MessagePipe, environment: Mapping[str,
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run one order, then end the process."""
     pipe = MessagePipe(claim_stdout())
     signal.signal(signal.SIGINT, lambda *_: None)  # in place of SIG_IGN, which a script's process would inherit
     channel = ControlChannel(sys.stdin.buffer, set_parent_death_signal(), lambda: pipe.send_final(_stopped()))

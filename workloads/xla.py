@@ -1,6 +1,6 @@
-"""XLA's programs and profiles, alike for every framework that it compiles for.
+"""XLA's programs and profiles, read in the same way for every framework.
 
-A profile is an XSpace. TensorFlow has classes of protobuf for it, JAX its own reader; both are read as `Plane`s.
+A profile is an XSpace. TensorFlow has protobuf classes for it, JAX its own reader; both are read as `Plane`s.
 """
 
 import itertools
@@ -23,15 +23,15 @@ from workloads.training import Task
 
 _DTYPES = {10: "float16", 11: "float32", 16: "bfloat16"}
 _HIGHEST_PRECISION = 2
-"""The numbers of xla_data.proto: PrimitiveType and PrecisionConfig."""
+"""Enumerators of xla_data.proto: PrimitiveType and PrecisionConfig."""
 _LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D", "dnn_rnn": "CudnnRNN"}
 """Words in names of library calls: `__cublas$gemm`, `__cublas$lt$matmul`, `__cudnn$convForward`, `cudnn_rnn_ffi`."""
 
 
 def program_ops(module: Any) -> tuple[Op, ...]:
-    """Return the products and convolutions of a program (HloModuleProto), also those in its fusions and loops.
+    """Return the products and convolutions of a program (HloModuleProto), including those in its fusions and loops.
 
-    TensorFlow's fused batch norms follow, by name alone: XLA has replaced them by other operations.
+    TensorFlow's fused batch norms follow, by name only, because XLA has replaced them by other operations.
     """
     computations = {computation.id: computation for computation in module.computations}
     sources = (instruction.metadata for computation in module.computations for instruction in computation.instructions)
@@ -46,7 +46,7 @@ def program_ops(module: Any) -> tuple[Op, ...]:
 def _walk_computation(
     computations: dict[int, Any], entry: int, loop: str = "", fusion: str = "", *, branch: bool = False
 ) -> Iterator[Op]:
-    """Yield the products of a computation, which a loop or a fusion may call, and its conditionals.
+    """Yield the products of a computation and of all that it calls: loops, fusions and conditionals.
 
     A fusion is one kernel.
     """
@@ -82,7 +82,7 @@ def _op_type(instruction: Any) -> str | None:
 
 
 def _convolution_layout(convolution: Any, images: Any) -> str:
-    """Return the layout by the channels' place in memory: XLA keeps the order of axes and chooses the layout."""
+    """Return the layout by the channels' position in memory: XLA keeps the order of axes and chooses the layout."""
     channels = convolution.convolution_dimension_numbers.input_feature_dimension
     return "NHWC" if images.shape.layout.minor_to_major[0] == channels else "NCHW"
 
@@ -94,7 +94,7 @@ def _keeps_precision(instruction: Any) -> bool:
 
 
 class Profiled(NamedTuple):
-    """One event of a profile, in picoseconds of its clock; of what is known of it, `STATS` by name."""
+    """One event of a profile, in picoseconds of its clock, with those of its statistics that `STATS` names."""
 
     name: str
     start_ps: int
@@ -103,7 +103,7 @@ class Profiled(NamedTuple):
 
 
 class ProfileLine(NamedTuple):
-    """A stream or a thread, and what yields its events again at each call."""
+    """A stream or a thread, with a function that yields its events anew at each call."""
 
     name: str
     number: int
@@ -112,7 +112,7 @@ class ProfileLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plane:
-    """A part of a profile: a GPU, the host, or what is known of the profile itself, by name."""
+    """A part of a profile: a GPU, the host, or the profile's metadata, by name."""
 
     name: str
     stats: Mapping[str, Any]
@@ -120,14 +120,14 @@ class Plane:
 
 
 _CORRELATION = "correlation_id"
-"""The number that a call of CUDA and what it started on a GPU have in common; kernels of a graph have its launch's."""
+"""The number that a CUDA call shares with what it started on a GPU; kernels of a graph have their launch's."""
 STATS = frozenset(("hlo_op", "tf_op", "kernel_details", _CORRELATION))
 _GPU_PLANE = re.compile(r"/device:(GPU:\d+)")
 _GPU_LINE = "Stream #"
-"""What CUPTI saw on a stream; other lines of a GPU's plane are derived from these."""
+"""What CUPTI saw on a stream; a GPU plane's other lines are derived from these."""
 _HOST_PLANE = re.compile("/host:(CPU)")
 _EXECUTOR = "ExecutorState::Process"
-"""On the CPU, a thread of TensorFlow's executor at work, also on operations that are too cheap to be traced."""
+"""A thread of TensorFlow's executor at work on the CPU, including operations that are too cheap to trace."""
 _TASK_PLANE = "Task Environment"
 _TF_OP = re.compile(r"([A-Za-z0-9.][\w.>/-]*):(_*[A-Z]\w*)")
 _NUMBER = re.compile(r"\.\d+$")
@@ -135,11 +135,11 @@ _NUMBER = re.compile(r"\.\d+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class XlaTrace(Trace):
-    """A trace with what it shows of XLA's programs.
+    """A trace with the products of XLA's programs.
 
     Attributes:
-        programs: Their products.
-        op_times_ns: The time of products by the operation or instruction that started them, over all devices.
+        programs: The programs' products.
+        op_times_ns: The products' time by the operation or instruction that started them, over all devices.
     """
 
     programs: tuple[Op, ...] = ()
@@ -152,7 +152,7 @@ def profile_steps(
     """Run some steps of a task under a profiler that writes an XSpace into a folder.
 
     Returns:
-        The XSpace, what converts its times to the monotonic clock, and the seconds that a step took under the profiler.
+        The XSpace, a function that converts its times to the monotonic clock, and the seconds per step.
     """
     with TemporaryDirectory(prefix="variantscope-") as folder:
         begin_ns = time.monotonic_ns()
@@ -198,7 +198,7 @@ def read_planes(
         events=len(kernels),
         programs=programs,
         op_times_ns=_op_times_ns(kernels),
-        # On the CPU a step's operations run on any thread: only a step that is traced alone can be told from others.
+        # On the CPU a step's operations run on any thread: only a step traced alone can be separated from others.
         step=_step(planes, kernels, steps, to_monotonic) if gpu or steps == 1 else None,
         notes=notes,
     )
@@ -220,12 +220,12 @@ def _op_times_ns(events: Iterable[Event]) -> dict[str, int]:
 
 
 def _device_order(item: tuple[str, Sequence[Event]]) -> tuple[int, str]:
-    """Return the key that sorts `GPU:2` before `GPU:10`."""
+    """Sort `GPU:2` before `GPU:10`."""
     return len(item[0]), item[0]
 
 
 _LAUNCH_PLANE = "/host:"
-"""CUPTI's calls are in a plane of their own, `/host:CUPTI`, or among TensorFlow's own events in `/host:CPU`."""
+"""CUPTI's calls are in a separate plane, `/host:CUPTI`, or among TensorFlow's own events in `/host:CPU`."""
 
 
 def _launches(planes: Iterable[Plane]) -> dict[int, int]:
@@ -238,7 +238,7 @@ def _launches(planes: Iterable[Plane]) -> dict[int, int]:
 
 
 def _gpu_events(plane: Plane, device: str, launches: Mapping[int, int]) -> Iterator[Event]:
-    """Yield kernels and copies, products with what started them: XLA's instruction, else TensorFlow's operation."""
+    """Yield kernels and copies, products with the XLA instruction or TensorFlow operation that started them."""
     gpu = plane.stats
     capability = gpu.get("compute_cap_major", 0), gpu.get("compute_cap_minor", 0)
     resident = int(gpu.get("core_count", 0)) * _THREADS_OF_A_MULTIPROCESSOR.get(capability, 2048)
@@ -255,21 +255,21 @@ def _gpu_events(plane: Plane, device: str, launches: Mapping[int, int]) -> Itera
 
 
 _KERNEL_DETAILS = re.compile(r"grid:(\d+),(\d+),(\d+) block:(\d+),(\d+),(\d+) occ_pct:([\d.]+)")
-"""As TensorFlow writes them: `regs:32 static_shared:0 dynamic_shared:16384 grid:16,1,1 block:128,1,1 occ_pct:50`."""
+"""The details as TensorFlow writes them: `regs:32 static_shared:0 dynamic_shared:16384 grid:16,1,1 block:128,1,1
+occ_pct:50`."""
 _THREADS_OF_A_MULTIPROCESSOR = {(7, 5): 1024, (8, 6): 1536, (8, 7): 1536, (8, 9): 1536, (12, 0): 1536, (12, 1): 1536}
-"""By compute capability, where it is not 2048: CUDA C++ Programming Guide, "Technical Specifications per Compute
-Capability"."""
+"""By compute capability, if not 2048: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
 
 
 @lru_cache(maxsize=4096)
 def _occupancy_pct(details: str, resident: int) -> float | None:
     """Return the share of a GPU's warp slots that a kernel can fill; None if TensorFlow could not compute it.
 
-    That is its theoretical occupancy, which registers and shared memory limit, or less if its grid is too small:
+    This is its theoretical occupancy, which registers and shared memory limit, or less if its grid is too small:
     NVIDIA, Nsight Compute, "Occupancy" and "Waves per SM".
 
-    `details` are the kernel's launch, as in the profile. `resident` is how many threads the GPU can hold; 0 if not
-    known.
+    `details` describe the kernel's launch, as in the profile. `resident` is how many threads the GPU can hold; 0 if
+    unknown.
     """
     match = _KERNEL_DETAILS.search(details)
     if match is None or not (theoretical_pct := float(match[7])):
@@ -279,7 +279,7 @@ def _occupancy_pct(details: str, resident: int) -> float | None:
 
 
 def _cpu_events(plane: Plane, device: str) -> Iterator[Event]:
-    """Yield operations and XLA's instructions; of those that only contain others (loops, calls), what they contain."""
+    """Yield operations and XLA's instructions; containers (loops, calls) are replaced by what they contain."""
 
     def identify(event: Profiled) -> tuple[str, str] | None:
         if "hlo_op" in event.stats:
@@ -293,7 +293,7 @@ def _cpu_events(plane: Plane, device: str) -> Iterator[Event]:
 
 
 _Identified = tuple[str, str] | tuple[str, str, float | None, int | None]
-"""The name of an event, its operation, and on a GPU its occupancy and launch where they are known."""
+"""The name of an event, its operation, and on a GPU its occupancy and launch if known."""
 
 
 def _events(line: ProfileLine, device: str, identify: Callable[[Profiled], _Identified | None]) -> Iterator[Event]:
@@ -305,7 +305,7 @@ def _events(line: ProfileLine, device: str, identify: Callable[[Profiled], _Iden
 
 
 def _innermost_events(events: Iterable[Event]) -> Iterator[Event]:
-    """Yield one thread's events without those in which another one begins."""
+    """Yield those of one thread's events in which no other event begins."""
     ordered = sorted(events, key=lambda event: (event.start_ps, -event.end_ps))
     for event, following in itertools.zip_longest(ordered, ordered[1:]):
         if following is None or following.start_ps >= event.end_ps:
