@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
@@ -39,9 +40,11 @@ class UserFunction:
 
     def call(self, model_type: type, model_name: str) -> tuple[Any, Any, Callable[[int], Any], Any]:
         """Return model, loss, batch and optimizer, None for no optimizer; the model is of that type."""
-        arguments = {name: self._variant[name] for name in inspect.signature(self._function).parameters}
+        signature = inspect.signature(self._function)
+        values = OrderedDict((name, self._variant[name]) for name in signature.parameters)
+        arguments = inspect.BoundArguments(signature, values)
         with self.attribute_errors():
-            result = self._function(**arguments)
+            result = self._function(*arguments.args, **arguments.kwargs)
         check_keras(self._source)
         check_modules(self._source)
         if not isinstance(result, tuple) or len(result) not in (3, 4):
@@ -87,9 +90,12 @@ class UserFunction:
         except SystemExit as error:
             raise CustomWorkloadError(f"{error_location(error, self._source)}: the file ends the program.") from error
         except Exception as error:
-            if isinstance(error, CustomWorkloadError) or ":" in error_location(error, self._source):
+            location = error_location(error, self._source)
+            # As it is, a StopIteration would end the loop over the batches, of which there would be fewer.
+            if isinstance(error, CustomWorkloadError) or (":" in location and not isinstance(error, StopIteration)):
                 raise
-            raise CustomWorkloadError(f"{self.location}: {describe_error(error)}") from error
+            location = location if ":" in location else self.location
+            raise CustomWorkloadError(f"{location}: {describe_error(error)}") from error
 
 
 def batch_parts(values: Any, *forms: str) -> tuple[Any, ...]:

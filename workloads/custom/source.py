@@ -15,7 +15,7 @@ import os
 import re
 import sys
 import sysconfig
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any, Literal, get_args, get_origin
@@ -23,7 +23,7 @@ from typing import Any, Literal, get_args, get_origin
 import msgspec
 
 from workloads.custom.definitions import BATCH_SIZE, NO_WORKLOAD, PASSED_PARAMETERS, reserved_names
-from workloads.errors import CustomWorkloadError, describe_error, error_location, file_name, function_location
+from workloads.errors import CustomWorkloadError, error_location, file_name, function_location
 from workloads.framework import framework_of_file
 from workloads.job_protocol import CustomParameter, CustomParameterKind, CustomWorkload, FileDescription
 from workloads.protocol import MOST_MODULES, MOST_TEXTS, Source, UserModule, Value, plain, sentence
@@ -162,11 +162,13 @@ def check_modules(source: Source) -> None:
         )
 
 
-def public_functions(module: ModuleType) -> Iterator[FunctionType]:
-    """Yield the public functions that the file itself defines, in its order."""
+def _public_functions(module: ModuleType) -> dict[str, FunctionType]:
+    """Return the public functions that the file itself defines, each by the first name that the file gives it."""
+    names: dict[FunctionType, str] = {}
     for name, value in vars(module).items():
         if inspect.isfunction(value) and value.__module__ == _MODULE and not name.startswith("_"):
-            yield value
+            names.setdefault(value, name)
+    return {name: function for function, name in names.items()}
 
 
 def find_function(name: str, module: ModuleType, source: Source) -> FunctionType:
@@ -175,7 +177,7 @@ def find_function(name: str, module: ModuleType, source: Source) -> FunctionType
     Raises:
         CustomWorkloadError: There is none of that name; the message names those there are.
     """
-    functions = {function.__name__: function for function in public_functions(module)}
+    functions = _public_functions(module)
     if name not in functions:
         available = f"It has {', '.join(functions)}." if functions else "It defines none."
         raise CustomWorkloadError(f"{file_name(source.path)}: There is no function {name} in it. {available}")
@@ -186,7 +188,7 @@ _KIND_BY_TYPE: dict[type, CustomParameterKind] = {bool: "switch", int: "integer"
 _MOST_HELP_CHARS = 1_000
 _MOST_TEXT_CHARS = 4_000
 _MOST_BATCH_SIZE = 10**12
-_KEYWORD_KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+_VARIABLE_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 def describe_file(source: Source, name: str = "") -> FileDescription:
@@ -205,9 +207,10 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
         )
     workloads: list[CustomWorkload] = []
     left_out: list[CustomWorkloadError] = []
-    for function in [find_function(name, module, source)] if name else filter(_is_workload, public_functions(module)):
+    names = [key for key, function in _public_functions(module).items() if _is_workload(function)]
+    for key in [name] if name else names:
         try:
-            workloads.append(describe_function(function))
+            workloads.append(_describe_function(key, find_function(key, module, source)))
         except CustomWorkloadError as error:
             left_out.append(error)
     if not workloads:
@@ -220,27 +223,27 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
     )
 
 
-def describe_function(function: FunctionType) -> CustomWorkload:
+def _describe_function(name: str, function: FunctionType) -> CustomWorkload:
     """Describe one function as a workload; raises `CustomWorkloadError`."""
     location, parameters = function_location(function), _parameters(function)
     if not _is_plain(function):
         raise CustomWorkloadError(
-            f"{location}: {function.__name__} has async or yield in it; a workload is a plain function that returns "
+            f"{location}: {name} has async or yield in it; a workload is a plain function that returns "
             "(model, loss, batch)."
         )
     if not _is_workload(function):
         raise CustomWorkloadError(
-            f"{location}: {function.__name__} needs a parameter such as batch_size: int = 32, "
+            f"{location}: {name} needs a parameter such as batch_size: int = 32, "
             "how many examples its batch function gives."
         )
     size = parameters[BATCH_SIZE].default
     if not _is_valid_batch_size(size):
         raise CustomWorkloadError(
-            f"{location}: batch_size of {function.__name__} is {size!r:.60}, and has to be a whole number from 1."
+            f"{location}: batch_size of {name} is {size!r:.60}, and has to be a whole number from 1."
         )
     docstring = inspect.getdoc(function) or ""
     return CustomWorkload(
-        name=function.__name__,
+        name=name,
         help=plain(docstring.partition("\n")[0][:_MOST_HELP_CHARS]),
         batch_size=size,
         parameters=tuple(
@@ -265,15 +268,19 @@ def _is_valid_batch_size(value: object) -> bool:
 
 
 def _parameters(function: FunctionType) -> dict[str, inspect.Parameter]:
-    try:
-        return dict(inspect.signature(function, eval_str=True).parameters)
-    except Exception as error:
-        raise CustomWorkloadError(f"{function_location(function)}: {describe_error(error)}") from error
+    """Return the parameters by name; an annotation that only a type checker can evaluate stays a text."""
+    parameters = dict(inspect.signature(function).parameters)
+    for name, parameter in parameters.items():
+        if isinstance(parameter.annotation, str):
+            with contextlib.suppress(Exception):
+                annotation = eval(parameter.annotation, inspect.unwrap(function).__globals__)  # noqa: S307 - their file
+                parameters[name] = parameter.replace(annotation=annotation)
+    return parameters
 
 
 def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: str) -> CustomParameter:
     name, default = parameter.name, parameter.default
-    if parameter.kind not in _KEYWORD_KINDS:
+    if parameter.kind in _VARIABLE_KINDS:
         raise CustomWorkloadError(
             f"{location}: {parameter!s:.60} cannot be set; name every parameter, each with its default."
         )

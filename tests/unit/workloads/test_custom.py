@@ -196,6 +196,24 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
     assert kinds == [("word", "text", "a"), ("on", "switch", True), ("rate", "number", 1.0), ("wide", "integer", 3)]
 
 
+def test_a_function_has_the_name_that_the_file_gives_it_whatever_a_type_checker_alone_can_read() -> None:
+    text = """
+        def _wide(units):
+            def inner(batch_size: "Size" = 4, /, rate: "float" = 1) -> "Model": return units, batch_size, rate
+            return inner
+        small, large = _wide(2), _wide(7)
+        best = large
+        short = lambda batch_size=3: batch_size
+    """
+    description = describe_file(source(text))
+    assert [workload.name for workload in description.workloads] == ["small", "large", "short"]
+    assert [parameter.kind for parameter in description.workloads[0].parameters] == ["number"]
+    assert description.left_out == ()
+    spec = spec_of(source(text), "large", batch_size=9)
+    with pytest.raises(CustomWorkloadError, match="the first value it returns is int"):
+        UserFunction(spec, source(text)).call(str, "text")
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -221,7 +239,7 @@ def test_defaults_alone_say_the_kind_and_annotations_may_be_texts() -> None:
         ("def f(batch_size=4, text='x' * 4_001): ...", "mine.py:1: a text of text has more than 4,000 characters"),
         (r"def f(batch_size=4, text='\x1b'): ...", "mine.py:1: a text of text has .*, or control characters"),
         ("def f(batch_size=4, on: bool = 1): ...", "mine.py:1: on: bool = 1 is none that can be set"),
-        ("x = 1\ndef f(batch_size: 'Whole' = 4): ...", "mine.py:2: NameError: name 'Whole' is not defined"),
+        ("x = 1\ndef f(batch_size=4, x: 'Whole' = 4): ...", "mine.py:2: x: 'Whole' = 4 is none that can be set"),
     ],
 )
 def test_what_is_wrong_with_a_file_is_told_with_its_line(text: str, sentence: str) -> None:

@@ -172,6 +172,10 @@ KINDS = ("weight", "bias")
         (("form), classes", "form).to('meta'), classes"), "mine.py:19: NotImplementedError: Cannot copy out of meta"),
         (("form), classes", "form), next(iter(()))"), "mine.py:28: StopIteration: an iterator has no more values"),
         (
+            ("form), classes", "form), classes if step < 1 else next(iter(()))"),
+            "mine.py:28: StopIteration: an iterator has no more values",
+        ),
+        (
             ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(reduction='none')"),
             "mine.py:19: TypeError: the loss gives a tensor of shape (16,), and should give one number",
         ),
