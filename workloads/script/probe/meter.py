@@ -330,7 +330,7 @@ class Meter:
             examples, batches = max(((now[0] - old[0], now[1] - old[1]) for old, now in before), default=(0, 0))
             if -batches % steps == 1:  # fetched ahead, before the block
                 examples += round(examples / batches)
-            elif not batches and self._examples:  # so was the batch of its only step
+            elif not batches and self.seen:  # so was the batch of its only step
                 total, count = max(self.seen.values())
                 examples = round(steps * total / count)
             self._pending = start, end, begun_ns, steps, examples, self.wait_ns - wait_ns
