@@ -10,6 +10,8 @@ what is left of it.
 """
 
 import math
+from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -214,3 +216,53 @@ def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
 def _rows_between(rows: Floats, start: float, end: float) -> Floats:
     x = rows[0]
     return rows[:, max(0, int(x.searchsorted(start)) - 1) : int(x.searchsorted(end, side="right")) + 1]
+
+
+Rows = tuple[Floats, Floats, Floats]
+"""Times, smallest and largest values, each of shape (n,); NaN is a gap."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stroke:
+    """The lowest and highest value of a line in every pixel column, NaN where it is not.
+
+    `top` and `bottom` are the extremes over all columns, `dots` the columns that stand alone.
+    """
+
+    low: Floats
+    high: Floats
+    top: float
+    bottom: float
+    dots: Indices
+
+
+def stroke_columns(rows: Rows, start: float, end: float, columns: int) -> Stroke:
+    """Return the line through rows, by pixel columns; a row of NaN breaks it."""
+    x, lowest, highest = rows
+    low, high = _between_columns(rows, start, end, columns)
+    first, last = x.searchsorted((start, end))
+    if last > first:
+        column_of = ((x[first:last] - start) * (columns / (end - start))).astype(np.intp)
+        starts = np.concatenate([[0], (column_of[1:] != column_of[:-1]).nonzero()[0] + 1])
+        column_of = np.minimum(column_of[starts], columns - 1)
+        low[column_of] = np.fmin(low[column_of], np.fmin.reduceat(lowest[first:last], starts))
+        high[column_of] = np.fmax(high[column_of], np.fmax.reduceat(highest[first:last], starts))
+    padded = np.concatenate([[True], np.isnan(low), [True]])
+    dots = np.flatnonzero(~padded[1:-1] & padded[:-2] & padded[2:])
+    return Stroke(low, high, float(np.fmax.reduce(high)), float(np.fmin.reduce(low)), dots)
+
+
+def _between_columns(rows: Rows, start: float, end: float, columns: int) -> tuple[Floats, Floats]:
+    """Return for every column the lower and the higher of the values where the line enters and leaves it."""
+    x, lowest, highest = rows
+    if len(x) < 2:
+        return np.full(columns, np.nan), np.full(columns, np.nan)
+    middle = lowest if lowest is highest else (lowest + highest) / 2
+    borders = np.interp(_column_borders(start, end, columns), x, middle, left=np.nan, right=np.nan)
+    return np.fmin(borders[:-1], borders[1:]), np.fmax(borders[:-1], borders[1:])
+
+
+@lru_cache(maxsize=4)
+def _column_borders(start: float, end: float, columns: int) -> Floats:
+    """Return the times between pixel columns, and those at both edges; all curves of a stack of plots share them."""
+    return np.linspace(start, end, columns + 1)

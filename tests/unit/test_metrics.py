@@ -117,6 +117,6 @@ def test_one_more_row_is_in_the_documents(screens: dict[str, Any]) -> None:
 
 def test_one_more_row_is_in_the_terminal_and_in_reports(screens: dict[str, Any]) -> None:
     assert "loss drop" in screens["list"].splitlines()[0]
-    assert f"2.00{NBSP}nat/sequence" in screens["show"]
+    assert "2.00 nat/sequence" in screens["show"]
     assert "loss drop" in screens["terminal"]
     assert "Loss drop" in screens["report"]

@@ -9,7 +9,7 @@ import numpy as np
 from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPen
 
-from app.analysis.strokes import Stroke, stroke_columns
+from app.analysis.pyramid import Stroke, stroke_columns
 from app.gui.plot.overlays import MarkedLine
 from app.gui.theme import Theme
 from app.viewmodels.charts.palette import dash_pattern

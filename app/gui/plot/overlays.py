@@ -10,7 +10,7 @@ from PySide6.QtCore import QPointF, QRectF, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QApplication
 
-from app.analysis.strokes import Stroke
+from app.analysis.pyramid import Stroke
 from app.gui.plot.legend import MARK_PX, paint_mark
 from app.gui.theme import Theme
 from app.viewmodels.plot.model import Band, Marker, Strip

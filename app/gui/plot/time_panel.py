@@ -11,7 +11,7 @@ from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QColor, QContextMenuEvent, QHideEvent, QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QToolButton, QWidget
 
-from app.analysis.strokes import Stroke
+from app.analysis.pyramid import Stroke
 from app.gui.plot.canvas import PlotCanvas, TimeAxis, ValueAxis
 from app.gui.plot.curves import Curves, DrawnCurves, PanelCurve
 from app.gui.plot.legend import AXIS_WIDTH, Legend

@@ -260,18 +260,17 @@ def _ranks(v: Any) -> str:
     """Return who is fastest, ahead of whom; where one other may be, who the two are, and where more, how many."""
     unit = unit_of(gap.ratio.value for gap in v.gaps)
     words = (" as fast as", " as") if unit == "×" else (" ahead of", " of")
-    first, slowest = v.gaps[0], ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
-    ends, of = _interval(first.ratio, unit), f"fastest of {v.count}"
+    winner, slowest = _painted(v.winner, begins=True), ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
+    ends, of = _interval(v.gaps[0].ratio, unit), f"fastest of {v.count}"
     gaps = v.gaps[1:] if v.rivals == 1 else v.gaps
     texts = [f"{_amount(gap.ratio.value, unit)}{words[gap != gaps[0]]} {_painted(gap.name)}" for gap in gaps]
     if v.rivals == 1:
-        two = f"{_painted(v.winner, begins=True)} and {_painted(first.name)} are the {of} {v.of}"
+        two = f"{winner} and {_painted(v.gaps[0].name)} are the {of} {v.of}"
         return f"{', '.join((two, *texts))}{slowest}; which of the two is faster is not known{ends}."
     texts[0] += ends
     if v.rivals:
-        head = f"{_painted(v.winner, begins=True)} measured {of} {v.of}"
-        return f"{head}: {', '.join(texts)}{slowest}; {v.rivals} others may be as fast."
-    return f"{agree(_painted(v.winner, begins=True), 'is')} the {of}: {', '.join(texts)}{slowest}."
+        return f"{winner} measured {of} {v.of}: {', '.join(texts)}{slowest}; {v.rivals} others may be as fast."
+    return f"{agree(winner, 'is')} the {of}: {', '.join(texts)}{slowest}."
 
 
 _APART = {
@@ -373,8 +372,7 @@ def _seeds(accuracies_pct: Sequence[float]) -> str:
 
 
 def _accuracy(v: Any) -> str:
-    low_high = v.points.interval
-    value, *ends = (units.with_minus(f"{points:+.2f}") for points in (v.points.value, *(low_high or ())))
+    value, *ends = (units.with_minus(f"{points:+.2f}") for points in (v.points.value, *(v.points.interval or ())))
     return (
         f"Accuracy over seeds, {_painted(v.variant)} against {_painted(v.base)}: {_seeds(v.accuracies_pct)} against "
         f"{units.quantity(_seeds(v.base_accuracies_pct), '%')}; {value}{f' ({units.span(*ends)})' if ends else ''}, "
@@ -485,9 +483,8 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "unless it is the work of the host.",
     "examples": "How many examples a step has is not known: speeds are in steps/s, by which a larger batch looks "
     "slower. Give the examples of a step (--examples; in the window, Examples per step).",
-    "uncounted": lambda v: (
-        f"{units.sentence(v.where.text).rstrip('.')} ({v.outcome}) "
-        f"{'does' if len(v.where.runs) == 1 else 'do'} not count. {v.reason}".rstrip()
+    "uncounted": lambda v: units.sentence(
+        f"{v.where.text} ({v.outcome}) {'does' if len(v.where.runs) == 1 else 'do'} not count. {v.reason}".rstrip()
     ),
     "left_out": "At most {most} runs are compared; of those chosen, {count} are not.",
     "equality": "The baseline does not compute the same as {variants}: {excess}.",
@@ -593,8 +590,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
         f"{format_run_numbers(v.runs).capitalize()} "
         f"{'has no trace and is' if len(v.runs) == 1 else 'have no trace and are'} left out."
     ),
-    "idle_by_cause": "The measured idle time is split by cause as the gaps of the trace are: tracing makes gaps "
-    "longer, so only their shares count.",
+    "idle_by_cause": "Idle time is split by the trace's gaps; only their shares count: tracing makes them longer.",
     "repeats": _repeats,
     "curves": lambda v: f"Curves show {v.drawn} of {v.count} runs; table and verdict use all.",
     "zero": "Without a measured part, time zero is the start of the run.",

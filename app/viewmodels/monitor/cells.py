@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from app.analysis.strokes import stroke_columns
+from app.analysis.pyramid import stroke_columns
 from app.values import units
 from app.values.fields import FIELDS
 from app.values.limits import IMPLAUSIBLE
