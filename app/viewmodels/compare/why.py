@@ -14,7 +14,7 @@ from app.analysis.why import Change, Part, PartKind, StepDifference, WhatIf, fin
 from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.charts.model import WaterfallBar, WaterfallChart, span_axis
-from app.viewmodels.compare.statements import CAUSES, Figures, PartChange, Statement
+from app.viewmodels.compare.statements import CAUSES, PartChange, Statement
 from app.viewmodels.compare.verdict import Verdict
 from app.viewmodels.format.cells import example_word
 from app.viewmodels.format.naming import SEPARATOR, Name, names_in_parts, short_kernel_names
@@ -111,6 +111,52 @@ class WhyView:
         """Return the change of the step as a share of the baseline's; −1 where it is not known."""
         step = self.difference.step if self.difference else None
         return abs(step.difference.value) / step.baseline_ms if step else -1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """Writes the times of one comparison, all with the same decimals, and as shares of the baseline's step.
+
+    They are of one step, or of so many examples, each called `example`, on one of several GPUs or on all there is.
+    """
+
+    decimals: int
+    baseline_ms: float
+    examples: int | None
+    example: str
+    of_gpu: bool
+
+    @property
+    def per(self) -> str:
+        """Return what the times are of: `per step`, `per 1,000 images` or `per 1,000 images of a GPU`."""
+        if self.examples is None:
+            return "per step"
+        return f"per {self.examples:,} {units.plural(self.example)}{' of a GPU' if self.of_gpu else ''}"
+
+    def ms(self, value: float) -> str:
+        """Return `1.31 ms`."""
+        return units.quantity(self.number(value), "ms")
+
+    def change(self, value: float) -> str:
+        """Return `−1.31 ms`."""
+        return units.quantity(self.number(value, sign="+"), "ms")
+
+    def ends(self, change: Estimate) -> str:
+        """Return both ends of the interval of a change, "" without one."""
+        return units.span(*(self.number(end, sign="+") for end in change.interval)) if change.interval else ""
+
+    def share(self, value: float) -> str:
+        """Return a time as a signed share of the baseline's step, `−5.2 %`."""
+        return units.quantity(_minus(f"{100 * value / self.baseline_ms:+,.1f}"), "%")
+
+    def number(self, value: float, sign: str = "") -> str:
+        """Return `1.31`."""
+        return _minus(f"{value:{sign},.{self.decimals}f}")
+
+
+def _minus(number: str) -> str:
+    """Return a formatted number with a typographic minus, and zero without a sign."""
+    return number.lstrip("+-") if not number.strip("+-0.,") else units.with_minus(number)
 
 
 @dataclass(frozen=True, slots=True)
