@@ -110,7 +110,8 @@ def _executed_files() -> set[str]:
 def _user_modules(source: Source, files: Iterable[str] = ()) -> tuple[UserModule, ...]:
     """Return what is the user's of these files and of the modules loaded since its file was, as the files are now."""
     packages = {name.partition(".")[0] for name in _loaded_before}
-    names = {os.path.realpath(path): name for name, path in sorted(_loaded_files().items())}
+    new = sorted((name, path) for name, path in _loaded_files().items() if name not in _loaded_before)
+    names = {os.path.realpath(path): name for name, path in new}
     # What a package imports that was there before, a framework say, it imports for itself; what it generates and loads
     # by a path, as Inductor does, is not named like its file.
     loaded = {
