@@ -14,11 +14,16 @@ from app.viewmodels.experiment.verdict_text import answer_on
 from tests.unit.viewmodels.events import GPU_INVENTORY
 
 
+@pytest.fixture(scope="module")
+def cards(reference_database: Path) -> dict[str, str]:
+    """The answer on each card, by preset."""
+    return {line.key: line.answer for line in estimated_lines(reference_database, GPU_INVENTORY)}
+
+
 @pytest.mark.parametrize("preset", ["article-a", "article-b", "article-c", "frameworks", "layout-advice", "quick"])
 def test_card_terminal_and_compare_have_one_answer_and_baseline(
-    reference_database: Path, preset: str, capsys: pytest.CaptureFixture[str]
+    reference_database: Path, cards: dict[str, str], preset: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    card = next(line.answer for line in estimated_lines(reference_database, GPU_INVENTORY) if line.key == preset)
     runs, question = preset_runs(reference_database, preset, GPU_INVENTORY, of_reference=True)
     documents: list[dict[str, Any]] = []
     for words in (["experiment", "--preset", preset, "--show"], ["compare", *map(str, runs)]):
@@ -34,7 +39,7 @@ def test_card_terminal_and_compare_have_one_answer_and_baseline(
     assert (show["verdict"], show["baseline"]) == (compare["verdict"], compare["baseline"])
     with Store.open(reference_database) as store:
         answer = answer_on(store.library.run_rows(runs), asked=question.asked).answer
-    assert card == f"H200 reference: {answer}"
+    assert cards[preset] == f"H200 reference: {answer}"
     assert show["verdict"]["text"].startswith(answer)
     workloads = {row["variant"]["workload"] for row in show["rows"]}
     answered = {statement["facts"].get("workload") for statement in show["verdict"]["statements"]}
