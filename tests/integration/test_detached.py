@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shutil
 import signal
 import threading
 import time
@@ -44,13 +45,17 @@ def ignore(_sentence: str) -> None:
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A folder of its own for detached runs, on a host with two GPUs."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    return folder_within(tmp_path, host_cache, monkeypatch)
+
+
+def folder_within(parent: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_STATE_HOME", str(parent))
     monkeypatch.setenv("XDG_CACHE_HOME", str(host_cache))
-    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(tmp_path / "hosts.json"))
+    monkeypatch.setenv(FOLDER_VARIABLE, str(parent))
+    monkeypatch.setenv("VARIANTSCOPE_HOSTS", str(parent / "hosts.json"))
     for name, value in environment(Driver(cards=TWO_H200)).items():
         monkeypatch.setenv(name, value)
-    return tmp_path / "variantscope" / "detached"
+    return parent / "variantscope" / "detached"
 
 
 @pytest.fixture
@@ -58,6 +63,28 @@ def entry() -> HostEntry:
     here = HostEntry(name="gpu1", address=HERE)
     add_host(here)
     return here
+
+
+@pytest.fixture(scope="module")
+def made_once(tmp_path_factory: pytest.TempPathFactory, host_cache: Path) -> Path:
+    """The folder of a detached run that is over."""
+    parent = tmp_path_factory.mktemp("detached")
+    here = HostEntry(name="gpu1", address=HERE)
+    with pytest.MonkeyPatch.context() as patch:
+        folder = folder_within(parent, host_cache, patch)
+        add_host(here)
+        run = detach(here, parent / "profiles.db", lambda host: dummy(host.inventory()))
+        while list_detached(here, ignore)[0].goes_on:
+            threading.Event().wait(0.05)
+    return folder / run.uid
+
+
+@pytest.fixture
+def over(entry: HostEntry, made_once: Path, folder: Path) -> DetachedRun:
+    """A detached run that is over, and was not fetched."""
+    shutil.copytree(made_once, folder / made_once.name)
+    (run,) = list_detached(entry, ignore)
+    return run
 
 
 def detach(entry: HostEntry, database: Path, make: Callable[[Host], RunSpec]) -> DetachedRun:
@@ -193,22 +220,18 @@ def test_a_run_waits_there_for_its_device(entry: HostEntry, database_path: Path,
     assert stored.row.completed
 
 
-def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder: Path, tmp_path: Path) -> None:
-    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
-    while next(other for other in list_detached(entry, ignore)).goes_on:
-        threading.Event().wait(0.05)
-    (folder / run.uid / WEIGHTS).write_bytes(weights := os.urandom(700_000))
-    stored = Fetch(entry, run, database_path, ignore).run(())
+def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder: Path, over: DetachedRun) -> None:
+    (folder / over.uid / WEIGHTS).write_bytes(weights := os.urandom(700_000))
+    stored = Fetch(entry, over, database_path, ignore).run(())
     assert stored is not None
-    assert weights_path(database_path, run.uid).read_bytes() == weights
+    assert weights_path(database_path, over.uid).read_bytes() == weights
 
 
-def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_path: Path) -> None:
-    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
+def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_path: Path, over: DetachedRun) -> None:
     with Store.open(database_path) as store:
-        keep(store, uid=run.uid)
+        keep(store, uid=over.uid)
     with pytest.raises(UserError, match="is another one: nothing was fetched"):
-        Fetch(entry, run, database_path, ignore).run(())
+        Fetch(entry, over, database_path, ignore).run(())
     assert len(stored_runs(database_path)) == 1
 
 
@@ -232,23 +255,19 @@ def test_what_a_full_or_damaged_folder_says(
     assert len(lines) < 10
 
 
-def test_a_line_that_its_writer_was_killed_in_is_left_out(entry: HostEntry, database_path: Path, folder: Path) -> None:
-    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
-    while list_detached(entry, ignore)[0].goes_on:
-        threading.Event().wait(0.05)
-    path = folder / run.uid / "events.jsonl"
+def test_a_line_that_its_writer_was_killed_in_is_left_out(
+    entry: HostEntry, database_path: Path, folder: Path, over: DetachedRun
+) -> None:
+    path = folder / over.uid / "events.jsonl"
     head, *lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(head + lines[0] + b'{"type":"sample","t_ns":12' + CUT + b"".join(lines[1:]))
-    stored = Fetch(entry, run, database_path, ignore).run(())
+    stored = Fetch(entry, over, database_path, ignore).run(())
     assert stored is not None
     assert stored.row.completed, "what stands behind it is whole"
 
 
-def test_old_recordings_that_nobody_fetched_are_removed(entry: HostEntry, database_path: Path, folder: Path) -> None:
-    run = detach(entry, database_path, lambda host: dummy(host.inventory()))
-    while list_detached(entry, ignore)[0].goes_on:
-        threading.Event().wait(0.05)
-    lines = folder / run.uid / "events.jsonl"
+def test_old_recordings_that_nobody_fetched_are_removed(entry: HostEntry, folder: Path, over: DetachedRun) -> None:
+    lines = folder / over.uid / "events.jsonl"
     for days, number in ((29, 1), (31, 0)):
         old_s = time.time() - days * 86_400
         os.utime(lines, (old_s, old_s))
