@@ -55,11 +55,19 @@ def gpu1(host_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield connection
 
 
-@pytest.fixture
-def here(host_cache: Path) -> Iterator[Connection]:
-    """A host whose processes are killed."""
+@pytest.fixture(scope="module")
+def connection(host_cache: Path) -> Iterator[Connection]:
     with connected(host_cache) as connection:
         yield connection
+
+
+@pytest.fixture
+def here(connection: Connection) -> Iterator[Connection]:
+    """A host of which no program is left that makes runs, so that a test can kill its own, or play it."""
+    yield connection
+    for process in connection.runners._all:
+        process.close()
+    connection.runners._all = []
 
 
 def test_a_run_there_is_stored_here_as_one_made_here(gpu1: Connection, tmp_path: Path) -> None:
@@ -210,7 +218,7 @@ def test_a_clock_that_is_days_away_gives_the_same_run(host_cache: Path, tmp_path
 def test_a_worker_that_floods_holds_up_neither_beats_nor_telemetry(gpu1: Connection, tmp_path: Path) -> None:
     """Its run takes nothing: what it says waits there, in its pipe; and the host is not taken for lost."""
     talker = tmp_path / "python-talker"
-    talker.write_text(f"#!/bin/sh\nexec yes '{'a line of its log, ' * 200}' >&2\n")
+    talker.write_text(f"#!/bin/sh\nyes '{'a line of its log, ' * 200}' | head -c 9000000 >&2; exec sleep 600\n")
     talker.chmod(0o700)
     may_go_on, heard, samples = threading.Event(), threading.Event(), threading.Event()
 
