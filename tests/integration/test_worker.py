@@ -295,7 +295,7 @@ def test_lstm_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.tensorflow
 def test_cnn10_stops_quickly_and_is_gone() -> None:
     with worker() as run:
-        run.order(spec("cnn10", layout="NCHW", channels=8, batch_size=16, seconds=600.0))
+        run.order(spec("cnn10", layout="NCHW", channels=4, batch_size=2, warmup_steps=1, seconds=600.0))
         run.until(Block, "measure")
         start_s = time.monotonic()
         run.close()
