@@ -87,9 +87,9 @@ def _custom_parameter(parameter: CustomParameter) -> Parameter:
 
 
 NO_WORKLOAD = (
-    "{file}: none of its functions is a workload. Write one such as `def mlp(batch_size=32)` that returns "
-    "(model, loss, batch), as in docs/custom-workloads.md. A training script is measured as it is by its command: run "
-    "-- python {file} (docs/your-script.md)."
+    "{file}: none of its functions is a workload. Write one such as `def mlp(batch_size=32)`, each parameter with a "
+    "default, that returns (model, loss, batch), as in docs/custom-workloads.md. A training script is measured as it "
+    "is by its command: run -- python {file} (docs/your-script.md)."
 )
 _COMPUTES = (
     "{file}:{line}: `{call}` runs whenever the file is read, so the file was not run. Put it below "
@@ -130,18 +130,27 @@ def refusal_of_text(path: str, text: str) -> str | None:
         line = imported["jax"]
         return f"{file}:{line}: custom workloads cannot use JAX yet; write the file in Keras or PyTorch."
     functions = [node for node in nodes if isinstance(node, _Functions)]
-    if not any(map(_has_batch_size, functions)):
+    if not any(map(_may_be_workload, functions)):
         return NO_WORKLOAD.format(file=file)
     if (call := _training_call(tree, nodes)) is not None:
         return _COMPUTES.format(file=file, line=call.lineno, call=ast.unparse(call)[:60])
     return None
 
 
-def _has_batch_size(function: _Functions) -> bool:
+def _may_be_workload(function: _Functions) -> bool:
+    """Return whether a function has a `batch_size`, a default for every parameter, and neither async nor yield."""
     arguments = function.args
-    positional = zip(reversed((*arguments.posonlyargs, *arguments.args)), reversed(arguments.defaults), strict=False)
-    keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return any(argument.arg == BATCH_SIZE and default for argument, default in (*positional, *keywords))
+    names = {argument.arg for argument in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)}
+    defaults = list(filter(None, (*arguments.defaults, *arguments.kw_defaults)))
+    if BATCH_SIZE not in names or len(defaults) < len(names) or arguments.vararg or arguments.kwarg:
+        return False
+    pending: list[ast.AST] = [*function.body] if isinstance(function.body, list) else [function.body]
+    while pending:
+        node = pending.pop()
+        if isinstance(node, ast.Yield | ast.YieldFrom):
+            return False
+        pending += () if isinstance(node, _Functions) else ast.iter_child_nodes(node)
+    return not isinstance(function, ast.AsyncFunctionDef)
 
 
 def _training_call(tree: ast.Module, nodes: Iterable[ast.AST]) -> ast.expr | None:
@@ -169,11 +178,13 @@ def _training_call(tree: ast.Module, nodes: Iterable[ast.AST]) -> ast.expr | Non
         if isinstance(node, ast.Call):
             words = ast.unparse(node.func)
             owner, _, method = words.rpartition(".")
+            trains = (words in ("main", "train") and words in bodies) or (
+                method == "train" and "trainer" in owner.lower()
+            )
             pending += bodies.pop(words, ())
             pending += bodies.pop(f".{method}", ()) if words.partition(".")[0] not in imported else ()
             spellings = (method, ".".join(words.split(".")[-2:]))
-            is_trainer = method == "train" and "trainer" in owner.lower()
-            if owner and (is_trainer or not _TRAINING_CALLS.isdisjoint(spellings)):
+            if trains or (owner and not _TRAINING_CALLS.isdisjoint(spellings)):
                 computing.append(node)
         elif isinstance(node, ast.Attribute) and ast.unparse(node) == "sys.argv":
             computing.append(node)

@@ -89,10 +89,12 @@ class UserFunction:
             yield
         except SystemExit as error:
             raise CustomWorkloadError(f"{error_location(error, self._source)}: the file ends the program.") from error
-        except Exception as error:
+        except BaseException as error:
             location = error_location(error, self._source)
-            # As it is, a StopIteration would end the loop over the batches, of which there would be fewer.
-            if isinstance(error, CustomWorkloadError) or (":" in location and not isinstance(error, StopIteration)):
+            # As they are, a StopIteration would end the loop over the batches, of which there would be fewer, and what
+            # is no Exception the worker.
+            is_passed = isinstance(error, Exception) and not isinstance(error, StopIteration)
+            if isinstance(error, CustomWorkloadError) or (is_passed and ":" in location):
                 raise
             location = location if ":" in location else self.location
             raise CustomWorkloadError(f"{location}: {describe_error(error)}") from error

@@ -197,6 +197,13 @@ GUARD = "if __name__ == '__main__':\n    main()\n"
         ("for epoch in range(3): print(epoch)", "mine.py: none of its functions is a workload. Write one"),
         ("def main(epochs=3): ...\nmain()", "mine.py: none of its functions is a workload. "),
         ("def main(batch_size): ...", "mine.py: none of its functions is a workload. "),
+        ("def loader(root, batch_size=4): ...", "mine.py: none of its functions is a workload. "),
+        ("def loader(*, root, batch_size=4): ...", "mine.py: none of its functions is a workload. "),
+        ("def loader(batch_size=4, **more): ...", "mine.py: none of its functions is a workload. "),
+        ("def batches(batch_size=4):\n    for i in x: yield i", "mine.py: none of its functions is a workload. "),
+        ("class Data:\n    def __init__(self, batch_size=4): ...", "mine.py: none of its functions is a workload. "),
+        ("def main(batch_size=4): ...\nmain()", "mine.py:2: `main()` runs whenever"),
+        (FUNCTION + "def train(x): ...\nfor epoch in x:\n    train(x)", "mine.py:4: `train(x)` runs whenever"),
         ("import numpy\nimport jax", "mine.py:2: custom workloads cannot use JAX yet"),
         ("import torch\ndef f():\n    import keras", "mine.py:3: the file imports TensorFlow as well as PyTorch"),
         (FUNCTION + "model.fit(x, y)", "mine.py:2: `model.fit(x, y)` runs whenever the file is read, so the file was"),
@@ -234,6 +241,7 @@ def test_a_training_script_is_refused_before_anybody_is_asked_whether_to_run_it(
         "net = lambda batch_size=4: None\nnet.__name__ = 'net'",
         "def maker(width):\n    def net(batch_size=4): ...\n    return net\nnet = maker(3)",
         FUNCTION + "model = None\nif model: model.train()",
+        "def net(batch_size=4):\n    def examples():\n        yield 1\n    return examples",
     ],
 )
 def test_a_file_that_only_defines_is_read(file: Path, database_path: Path, reading: ReadOptions, text: str) -> None:

@@ -175,6 +175,7 @@ KINDS = ("weight", "bias")
             ("form), classes", "form), classes if step < 1 else next(iter(()))"),
             "mine.py:28: StopIteration: an iterator has no more values",
         ),
+        (("form), classes", "form), exec('raise KeyboardInterrupt')"), "mine.py:28: KeyboardInterrupt"),
         (
             ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(reduction='none')"),
             "mine.py:19: TypeError: the loss gives a tensor of shape (16,), and should give one number",
