@@ -65,7 +65,11 @@ def test_each_set_of_packages_has_an_environment_that_the_next_run_shares(tmp_pa
     assert sorted(tmp_path.glob("uv/environments-v*/*/*")) == installed
 
 
-def test_the_environment_has_the_packages_alone_and_a_version_names_a_python(tmp_path: Path) -> None:
+def test_the_environment_has_the_packages_alone_and_a_version_names_a_python(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Where this Python was started by its path alone, uv would look for another of its version.
+    monkeypatch.setenv("PATH", str(Path(sys.base_prefix, "bin")), prepend=os.pathsep)
     fetch("tiny<2")
     here = f"{sys.version_info.major}.{sys.version_info.minor}"
     code = "import sys, tiny, importlib.util as u; print(tiny.__version__, sys.version_info[:2], u.find_spec('psutil'))"
