@@ -1,7 +1,7 @@
 """Custom workloads: a separate process reads the user's file, and the database stores its text.
 
-The text is found by `Source.sha256`. A run of a variant always gets the text that the variant names, whatever became of
-the file; of the modules that it imports it gets those that are there, and fails if they are others.
+Texts are looked up by `Source.sha256`. A run always gets the text that its variant names, whatever became of the file;
+modules that the text imports are read from disk, and the run fails if they have changed.
 """
 
 import contextlib
@@ -38,13 +38,13 @@ def _discard(_sentence: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadOptions:
-    """How a file is read, while no run is on the processor.
+    """How to read a file, while no run uses the processor.
 
     Attributes:
-        limit_s: Seconds it may take, the framework's import included.
+        limit_s: Most seconds it may take, including the framework's import.
         notify: Takes a sentence for the user.
         wait_for_stop: Sleeps that many seconds; returns whether to give up.
-        consent: Returns whether a text may be read that was never allowed: reading it runs it.
+        consent: Returns whether a text that was never allowed may be read: reading it runs it.
     """
 
     limit_s: float = 60.0
@@ -59,9 +59,9 @@ class UnreadFileError(UserError):
 
 
 class _StoredFile(msgspec.Struct, frozen=True):
-    """A file's text and those of its workloads that are described; `whole` if these are all.
+    """A file's text and its described workloads; `whole` if these are all.
 
-    A version that did not look for the modules of the user's stored none, without `has_modules`.
+    Versions that did not look for user modules stored none, without `has_modules`.
     """
 
     source: Source
@@ -71,7 +71,7 @@ class _StoredFile(msgspec.Struct, frozen=True):
 
 
 def parse_workload_path(word: str) -> tuple[Path, str] | None:
-    """Return file and function of `path/to/file.py:name`, "" as the function of `file.py`, None for another word."""
+    """Return file and function of `path/to/file.py:name` ("" as the function of `file.py`); None for other words."""
     path, colon, name = word.rpartition(":")
     if colon and path.endswith(".py"):
         return Path(path), name
@@ -81,7 +81,7 @@ def parse_workload_path(word: str) -> tuple[Path, str] | None:
 def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> Workload:
     """Return the program's workload of that name, or the custom one of `file.py:name`.
 
-    The database stores texts of files. Without options a text that was never read is not read.
+    The database stores texts of files. Without options, no new text is read.
 
     Raises:
         UsageError: There is no such workload or file.
@@ -101,7 +101,7 @@ def resolve_workload(word: str, database: Path, options: ReadOptions | None) -> 
 def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOptions | None) -> tuple[Workload, ...]:
     """Return custom workloads of a file; a text that the database stores is not read again.
 
-    `name` is the function that makes the workload; "" for all of the file. Without options no text is read.
+    `name` is the workload's function; "" for all of the file. Without options, no text is read.
 
     Raises:
         UsageError: There is no such file.
@@ -123,7 +123,7 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
         raise UserError(refusal)
     if options is not None:
         require([source_grant(source)], options.consent)
-    # The same code at another path is the same workload, with other data next to it.
+    # The same code at another path is the same workload, with other data beside it.
     updated = replace(stored, source=source)
     if not definitions:
         if options is None:
@@ -132,7 +132,7 @@ def load_custom_workloads(path: Path, name: str, database: Path, options: ReadOp
         definitions = [*described.workloads]
         if described.source != source:
             source, stored = described.source, _StoredFile(text)
-            require([source_grant(source)], typed)  # whoever allowed the file has run what it imports
+            require([source_grant(source)], typed)  # allowing the file has already run what it imports
         names = {definition.name for definition in definitions}
         other_workloads = [workload for workload in stored.workloads if workload.name not in names]
         updated = _StoredFile(source, (*other_workloads, *definitions), stored.whole or not name, has_modules=True)
@@ -164,7 +164,7 @@ def stored_source(spec: RunSpec, database: Path) -> Source | None:
     """Return the source text of a variant of a custom workload; None for other workloads.
 
     Raises:
-        UserError: It was never read by a program on this database: an import brings none.
+        UserError: The database lacks the text: imports do not contain it.
     """
     if not catalog.is_custom(spec.workload) and not catalog.is_script(spec.workload):
         return None
@@ -197,14 +197,14 @@ def lacks_source(specs: Iterable[RunSpec], database: Path) -> bool:
 
 
 def describe_change(spec: RunSpec, database: Path) -> str:
-    """Return what a change of a custom variant's file, or of what it imports, means for its runs; "" without one."""
+    """Return what a change of a custom variant's file or modules means for its runs; "" without a change."""
     try:
         source = stored_source(spec, database)
         if source is None or read_source(Path(source.path)) == replace(source, modules=()):
             text_change = ""
         else:
             text_change = "uses the workload's file as it was when queued; the file has changed since."
-    except (UserError, UsageError):  # never read here, or gone: no newer text is known
+    except (UserError, UsageError):  # never read here, or deleted: no newer text is known
         return ""
     changed = set(source.modules).difference(_as_now(source.modules)) if source else ()
     paths = ", ".join(sorted(module.path for module in changed))
@@ -212,7 +212,7 @@ def describe_change(spec: RunSpec, database: Path) -> str:
 
 
 def recent_files(database: Path) -> list[Path]:
-    """Return the files that windows on this database opened last, as far as they still exist."""
+    """Return the files that windows on this database opened last and that still exist."""
     stored = load_setting(database, CUSTOM_WORKLOADS)
     return [path for path in map(Path, stored or ()) if path.exists()]
 
@@ -225,7 +225,7 @@ def _load_stored(database: Path, sha256: str) -> _StoredFile | None:
     document = load_setting(database, custom_source(sha256))
     try:
         return msgspec.json.decode(document, type=_StoredFile) if document else None
-    except msgspec.MsgspecError:  # somebody else wrote it: as good as none
+    except msgspec.MsgspecError:  # another program wrote it: treat it as missing
         return None
 
 
@@ -249,7 +249,7 @@ def _describe(source: Source, name: str, options: ReadOptions) -> FileDescriptio
     except JobCrashedError as error:
         raise UserError(f"{file} was not read to its end. {error}") from error
     except JobError as error:
-        # The sentence names file and line; the traceback that may follow it is of this program.
+        # The sentence names file and line; any traceback after it is this program's.
         raise UserError(str(error).partition("\n")[0]) from error
     finally:
         lease.release()
@@ -259,11 +259,11 @@ def _describe(source: Source, name: str, options: ReadOptions) -> FileDescriptio
 
 
 def modules_text(source: Source) -> str:
-    """Return the Python of a source's modules, each below a line that names it; the rest beyond a limit is left out."""
+    """Return the Python of a source's modules, each below a line that names it, up to a limit."""
     text = ""
     for module in source.modules:
         text += f"\n# {module.name} is {module.path}, SHA-256 {module.sha256}\n"
-        with contextlib.suppress(UsageError):  # an extension, or of an archive
+        with contextlib.suppress(UsageError):  # an extension, or inside an archive
             code = read_source(Path(module.path)).text
             text += code if len(text) + len(code) <= _MOST_BYTES else ""
     return text

@@ -1,4 +1,4 @@
-"""What files are that are dropped on the window, from the first bytes of each."""
+"""Recognises files that are dropped on the window by their first bytes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ _PEEK_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DroppedFile:
-    """One file: what it is, or None and why it cannot be taken."""
+    """One file: its kind, or None and why it cannot be accepted."""
 
     path: Path
     kind: DropKind | None
@@ -29,7 +29,7 @@ class DroppedFile:
 
 
 def sort_files(paths: Sequence[Path], database: Path, *, busy: bool) -> tuple[DroppedFile, ...]:
-    """Return what each file is, for a window with this database; `busy` is whether something runs."""
+    """Return the kind of each file, for a window with this database; `busy` is whether something runs."""
     if len(paths) > _MAX_FILES:
         refusal = f"{len(paths)} files are too many: {_MAX_FILES} at most."
         return (DroppedFile(path=paths[0], kind=None, refusal=refusal),)
@@ -47,7 +47,7 @@ def _sort(path: Path, database: Path, *, busy: bool) -> DroppedFile:
 
 
 def _kind(path: Path, database: Path, *, busy: bool) -> DropKind:
-    """Return what a file is; raises `UserError` for one that cannot be taken."""
+    """Return the kind of a file; raises `UserError` for one that cannot be accepted."""
     if path.is_dir():
         raise UserError(f"A folder cannot be taken. {_TAKEN}")
     if not path.is_file():

@@ -22,24 +22,24 @@ _NO_PROGRAM = re.compile(
     r"core\.(repositoryformatversion|autocrlf|eol|filemode|symlinks|ignorecase|excludesfile)|extensions\..*|lfs\.url|"
     r"remote\..*\.(url|lfsurl|promisor|partialclonefilter)|http\..*\.extraheader"
 )
-"""Settings of a repository that name no program, and by which git and Git LFS read its files."""
+"""Repository settings that do not name programs, and that git and Git LFS need to read its files."""
 _HASH_DIGITS = 12
 
 _CPUS = Path("/sys/devices/system/cpu")
 _TURBO_FILES = (("intel_pstate/no_turbo", {"0": "on", "1": "off"}), ("cpufreq/boost", {"0": "off", "1": "on"}))
-"""Linux's switches for clocks above the nominal one, of Intel's driver and of the others.
+"""Linux's switches for clocks above nominal, of Intel's driver and of other drivers.
 
 https://docs.kernel.org/admin-guide/pm/intel_pstate.html, https://docs.kernel.org/admin-guide/pm/cpufreq.html
 """
 
 
 def environment_info(inventory: Inventory) -> dict[str, str]:
-    """Return what is known of a run's environment on this machine; the worker adds what only the framework knows."""
+    """Return what the program knows of a run's environment here; the worker adds what only the framework knows."""
     return inventory_info(inventory) | host_info() | program_info()
 
 
 def program_info() -> dict[str, str]:
-    """Return what identifies this program: its version, and its commit where it runs from a checkout."""
+    """Return this program's identity: its version, and its commit if it runs from a checkout."""
     info = {"program_version": program_version(), environment_keys.COMMIT_KEY: git_commit()}
     return {key: value for key, value in info.items() if value}
 
@@ -58,7 +58,7 @@ def inventory_info(inventory: Inventory) -> dict[str, str]:
 
 
 def host_info() -> dict[str, str]:
-    """Return what only a process on the host itself can tell: its system, its processors' state, and its identity."""
+    """Return what only a process on the host can find out: its system, its processors' state, and its identity."""
     info = {
         "os": _os_name(),
         "kernel": platform.release(),
@@ -79,7 +79,7 @@ def _os_name() -> str:
 
 
 def sources_hash(root: Path = ROOT) -> str:
-    """Return a hash of everything that a worker imports of the program: all sources of `workloads`."""
+    """Return a hash of everything that a worker imports from the program: all sources of `workloads`."""
     digest = hashlib.sha256()
     for path in sorted((root / "workloads").rglob("*.py")):
         text = path.read_bytes()
@@ -103,10 +103,10 @@ def git_commit(root: Path = ROOT) -> str | None:
 
 
 def run_git(folder: Path, *words: str, index: Path | None = None, timeout_s: float = _GIT_S) -> bytes:
-    """Return what git prints of a folder's repository, of whose configuration nothing runs: no filter, monitor or hook.
+    """Return git's output for a folder's repository without running what its configuration names, such as hooks.
 
-    git gets a folder with links into the repository's own, and with settings that name no program. What the user's
-    configuration names does run, such as the filters of Git LFS.
+    git gets a folder that links into the repository's own, with settings that name no programs. Programs of the user's
+    own configuration, such as the filters of Git LFS, do run.
 
     Raises:
         UserError: git failed, with its sentence.
@@ -136,13 +136,13 @@ def run_git(folder: Path, *words: str, index: Path | None = None, timeout_s: flo
                 Path(own, path.name).symlink_to(path)
         for path in Path(of_tree).glob("*index*"):
             Path(own, path.name).symlink_to(path)
-        shutil.copy(Path(of_tree, "HEAD"), own)  # of a link git asks that it leads to a branch
+        shutil.copy(Path(of_tree, "HEAD"), own)  # git requires that a link leads to a branch
         environment |= {"GIT_DIR": own, "GIT_WORK_TREE": root}
         return call(*words)
 
 
 def processor_state(cpus: Path = _CPUS, cgroups: Path = Path("/sys/fs/cgroup")) -> dict[str, str]:
-    """Return which processors this process may use, for how much of the time, and how their clocks are governed.
+    """Return the processors that this process may use, its share of their time, and how their clocks are governed.
 
     What the system does not report is absent. A worker inherits both limits. `cpus` and `cgroups` are Linux's folders
     of processors and of control groups.

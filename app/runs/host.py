@@ -21,8 +21,8 @@ from workloads.protocol import TAG, Name, Nanoseconds, RunSpec, Start, Text, Tex
 class ClockAnchor:
     """One moment on a host's monotonic clock (`t_ns`) and on our wall clock (`utc_ns`).
 
-    The wall clock is this machine's for every host, so that runs of one database are in the order in which they were
-    made, whatever the hosts' clocks say.
+    The wall clock is this machine's for every host, so that a database's runs stay in order, whatever the hosts' clocks
+    say.
     """
 
     t_ns: int
@@ -34,14 +34,14 @@ class ClockAnchor:
 
 
 def now_here() -> ClockAnchor:
-    """Return this moment on this machine's clocks."""
+    """Return the current time on this machine's clocks."""
     return ClockAnchor(time.monotonic_ns(), time.time_ns())
 
 
 def calibrated_device(device: str, host: str) -> str:
-    """Return what a device's calibration is stored by: GPUs have UUIDs, but every host has a processor called `cpu`.
+    """Return the key of a device's calibration: GPUs have UUIDs, but every host has a processor called `cpu`.
 
-    `host` is what the user calls the host; "" is this machine.
+    `host` is the user's name of the host; "" is this machine.
     """
     return f"{device} of {host}" if host and device == CPU else device
 
@@ -50,7 +50,7 @@ class WorkerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long a worker may take, in seconds.
 
     Attributes:
-        hello_s: To say hello. A standby worker may still import when it gets its order, and says hello after that.
+        hello_s: Until `Hello`. A standby worker may still import when it gets its order, and sends it afterwards.
         message_gap_s: Between two messages.
         closed_stdin_s: To end after its stdin was closed.
         terminated_s: To end after SIGTERM.
@@ -66,11 +66,11 @@ class WorkerTimeouts(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True)
 class RunWishes:
-    """What is wanted of a run meanwhile: any thread sets it, also a signal's handler; the thread of the run reads it.
+    """Requests to a running run: any thread sets them, including a signal handler; the run's thread reads them.
 
     Attributes:
-        stop_reason: Why it is to end, in one sentence, "" if the user stops it; None while it may continue.
-        begins_anyway: Whether it is to begin although others use its devices, or the machine is not idle.
+        stop_reason: Why it must end, in one sentence; "" if the user stops it, None while it may continue.
+        begins_anyway: Whether to start although others use its devices, or the machine is not idle.
     """
 
     stop_reason: str | None = None
@@ -78,19 +78,19 @@ class RunWishes:
 
 
 class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=TAG):
-    """Run on this machine or another.
+    """An order for a run on this machine or another.
 
     Attributes:
         start: The worker's order except for its devices, which are leased where the run takes place.
         uid: Its id in all databases.
-        purpose: What it is made for, if not for its own sake.
+        purpose: Its purpose, unless it runs for its own sake.
         environment: What is known of its environment before it starts, besides what the host knows.
-        devices: Those to choose from, the preferred one first; none for all that it may use.
-        idle_wait_s: How long another machine waits to be idle at most; None for no wait.
-        utc_ns: Now on the wall clock of whoever orders: another machine's run has it, so that all runs of a database
-            are in their order.
-        hz: Telemetry readings a second, of another machine.
-        standby: Whether another machine is to keep a worker ready for the next run.
+        devices: The devices to choose from, the preferred one first; empty for all that it may use.
+        idle_wait_s: The longest wait for another machine to be idle; None for no wait.
+        utc_ns: The time of the order on the ordering machine's wall clock, so that all runs of a database stay in
+            order.
+        hz: Telemetry readings per second, on another machine.
+        standby: Whether another machine should keep a worker ready for the next run.
     """
 
     start: Start
@@ -107,17 +107,17 @@ class RunOrder(msgspec.Struct, frozen=True, kw_only=True, tag="run", tag_field=T
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Host:
-    """The machine that runs take place on: this program's own, or one that is reached (`app.hosts.remote`).
+    """The machine that executes runs: this program's own, or a remote one (`app.hosts.remote`).
 
     Attributes:
         telemetry: Knows who else uses a GPU and how busy the machine is.
-        launcher: Starts workers, keeps some on standby, and ends the orphans that they leave.
-        leases: One run per device; of another machine, among the runs that this one orders.
+        launcher: Starts workers, keeps some on standby, and ends orphans that they leave.
+        leases: One run per device; on another machine, among the runs that this one orders.
         run_job: Runs a small job in a process of the machine, as `app.runs.jobs.run_job` does.
-        remote_run: Has another machine make a run, and emits its events up to `RunEnded`; None on this machine.
-        now: Returns this moment on its clocks. All times of a run are of its monotonic clock.
+        remote_run: Has another machine execute a run, and emits its events up to `RunEnded`; None on this machine.
+        now: Returns the current time on its clocks. All times of a run are on its monotonic clock.
         describe: Returns what is known of a run's environment before its worker starts, from the inventory.
-        name: What the user calls it; "" is this machine.
+        name: The user's name for it; "" is this machine.
 
     Thread: any.
     """
@@ -132,7 +132,7 @@ class Host:
     name: str = ""
 
     def inventory(self) -> Inventory:
-        """Return the devices that are there now; waits until they are known.
+        """Return the devices present now; waits until they are known.
 
         Raises:
             TelemetryError: The sampler does not answer.
@@ -148,7 +148,7 @@ class Host:
         return self.describe(self.inventory())
 
     def refusal(self, spec: RunSpec) -> str | None:
-        """Return why this host cannot make a run, in one sentence; None if it can."""
+        """Return why this host cannot execute a run, in one sentence; None if it can."""
         return next((refusal.reason for refusal in check(spec, self.machine)), None)
 
     def lease_for_run(
@@ -160,11 +160,11 @@ class Host:
         runs_anyway: Callable[[], bool] = lambda: False,
         devices: Sequence[str] = (),
     ) -> Lease | None:
-        """Lease the devices of a run that this machine can make, and wait until they are free.
+        """Lease the devices of a run that this machine can execute, and wait until they are free.
 
         `notify` is called once with a sentence if the run has to wait. `wait_for_stop` sleeps that many seconds; it
-        returns whether to wait no longer. `devices` are those to choose from, the preferred one first; empty for all
-        that the run may use.
+        returns whether to stop waiting. `devices` are the devices to choose from, the preferred one first; empty for
+        all that the run may use.
 
         Returns:
             The lease; None if the wait was given up.
@@ -182,5 +182,5 @@ class Host:
 
 
 def describe_wait(holder: str = "") -> str:
-    """Return for whom a run waits; without a name it is another run, or the import for one."""
+    """Return whom a run waits for; without a name it is another run, or the import for one."""
     return f"Waiting for {holder or 'another run, or the import for one,'} to free this device."

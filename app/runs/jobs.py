@@ -26,7 +26,7 @@ _JobEvent = JobResult | LogLine | BrokenMessage | Exited
 
 
 class RunJob(Protocol):
-    """Runs a job in a process of a host: `run_job`, or the same on another machine."""
+    """Runs a job in a process of a host: `run_job`, or its equivalent on another machine."""
 
     def __call__(
         self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
@@ -46,7 +46,7 @@ class JobCrashedError(JobError):
 def leased(leases: DeviceLeases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
     """Lease one of these devices, so that no run measures on it during the job.
 
-    The preferred one is the first. `notify` gets a sentence if the job has to wait.
+    The first is preferred. `notify` gets a sentence if the job has to wait.
     """
     waiting = "A run uses this device; waiting until it is free."
     lease = leases.wait(candidates, 1, on_wait=lambda: notify(waiting), wait_for_stop=sleep_unstoppable)
@@ -64,8 +64,8 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
 
     Raises:
         JobError: The job failed.
-        UserError: It needs a Python, packages or a text that are not granted, or packages that cannot be had.
-        TimeoutError: It was overdue; its process is gone.
+        UserError: It needs a Python, packages or a text that are not granted, or unavailable packages.
+        TimeoutError: It was overdue; its process has ended.
     """
     python = granted_python(request)
     if python.packages:
@@ -99,7 +99,7 @@ def run_job(request: JobRequest, result_type: type[Kind], is_overdue: Callable[[
 
 @dataclass(slots=True)
 class _JobOutput:
-    """What a job's process said: its first result, and the last lines of its log."""
+    """The output of a job's process: its first result, and the last lines of its log."""
 
     result: JobResult | BrokenMessage | None = None
     log: deque[str] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
@@ -107,7 +107,7 @@ class _JobOutput:
 
 
 def _listen(events: "queue.SimpleQueue[_JobEvent]", is_overdue: Callable[[], bool] | None) -> _JobOutput:
-    """Return what a process says until it ends; raises `TimeoutError` once it is overdue."""
+    """Return a process's output until it ends; raises `TimeoutError` once it is overdue."""
     output = _JobOutput()
     while True:
         try:

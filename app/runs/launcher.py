@@ -1,7 +1,7 @@
-"""Start worker processes, read their two pipes in bounded memory, and end the orphans that they leave.
+"""Starts worker processes, reads their two pipes in bounded memory, and ends the orphans that they leave.
 
-Nobody reads a message pipe faster than its limit, so that the worker has to wait where it sends more. A log is always
-read, so that a print never waits for the program; what its limits have no room for is counted.
+A message pipe is read no faster than its limit, so a worker that sends more has to wait. A log is always read, so that
+a print never waits for the program; lines beyond its limits are only counted.
 """
 
 import contextlib
@@ -56,9 +56,9 @@ def kill_process_group(leader: int) -> None:
 
 
 def end_writers(pipes: Collection[str]) -> list[int]:
-    """Kill every other process that can write to these pipes, and return their ids; elsewhere than on Linux, none.
+    """Kill every other process that can write to these pipes, and return their ids; only on Linux.
 
-    This finds those that left their worker's process group, too.
+    This also finds those that left their worker's process group.
     """
     writers = [pid for pid in psutil.pids() if pid != os.getpid() and _writes_to(pid, pipes)]
     for pid in writers:
@@ -68,7 +68,7 @@ def end_writers(pipes: Collection[str]) -> list[int]:
 
 
 def _writes_to(pid: int, pipes: Collection[str]) -> bool:
-    # The process may be another user's, or gone by now; so may each of its files.
+    # The process may belong to another user, or have ended; the same holds for its files.
     with contextlib.suppress(OSError):
         for link in Path(f"/proc/{pid}/fd").iterdir():
             with contextlib.suppress(OSError):
@@ -101,13 +101,13 @@ class BrokenMessage:
 
 @dataclass(frozen=True, slots=True)
 class Exited:
-    """The worker's process is gone and both pipes are read; a negative exit code is the signal that ended it."""
+    """The worker's process has ended and both pipes are read; a negative exit code is the signal that ended it."""
 
     exit_code: int
 
 
 Said = TypeVar("Said", bound=msgspec.Struct)
-"""What a process says: messages, or the result of a job."""
+"""A message type of the process: a worker's messages, or a job's result."""
 WorkerEvent = Message | LogLine | BrokenMessage | Exited
 Post = Callable[[WorkerEvent], None]
 
@@ -119,21 +119,17 @@ class Worker(Protocol):
     """
 
     @property
-    def pid(self) -> int:
-        """Process id of the worker."""
-
+    def pid(self) -> int: ...
     def ask_to_stop(self) -> None:
-        """Close its stdin, the request to stop."""
+        """Close its stdin, which requests it to stop."""
 
-    def terminate(self) -> None:
-        """Send SIGTERM."""
-
+    def terminate(self) -> None: ...
     def kill(self) -> None:
         """Send SIGKILL to it and its process group."""
 
 
 class Python(NamedTuple):
-    """What a worker runs by: the interpreter, "" for this program's own, and the packages that uv adds to it."""
+    """A worker's Python: the interpreter, "" for this program's own, and the packages that uv adds to it."""
 
     interpreter: str = ""
     packages: str = ""
@@ -150,7 +146,7 @@ def _external_command(command: tuple[str, ...], python: Python) -> tuple[str, ..
 
 
 def _words_for_python(python: Python) -> tuple[str, ...]:
-    """Return what stands for `python` in a command; nothing where neither Python nor packages are named."""
+    """Return the words that replace `python` in a command; none if neither Python nor packages are named."""
     if python.packages:
         settings = (f"{name}={text}" for name, text in installer_environment().items() if os.environ.get(name) != text)
         return ("env", *settings, *worker_command(python.packages, python.interpreter, ()))
@@ -160,16 +156,16 @@ def _words_for_python(python: Python) -> tuple[str, ...]:
 
 
 def _external_environment() -> dict[str, str]:
-    """Return this process's environment without the variables that lead this Python to its libraries."""
+    """Return this process's environment without the variables that point this Python to its libraries."""
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
     return environment | {"PYTHONSAFEPATH": "1"}
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
-    """Everything that a worker's process is started with, and so everything that its imports can depend on.
+    """Everything that determines a worker's process at its start, and so its imports.
 
-    `python` is what was named for it; `sources` is the hash of what it imports of this program.
+    `python` is the one named for it; `sources` is the hash of what it imports from this program.
     """
 
     command: tuple[str, ...]
@@ -180,7 +176,7 @@ class ProcessSpec:
 
     @classmethod
     def current(cls, command: tuple[str, ...], python: Python = Python()) -> "ProcessSpec":  # noqa: B008 - frozen
-        """Return the spec of a command `python -m module …` for this process's environment and folder as they are now.
+        """Return the spec of a command `python -m module …` in this process's current environment and folder.
 
         `python` is used instead of this process's own.
 
@@ -199,7 +195,7 @@ class ProcessSpec:
         """Start the process with three pipes and in its own session: Ctrl-C in a terminal reaches only the program.
 
         Raises:
-            OSError: It cannot be started; its text ends a sentence for the user.
+            OSError: It cannot start; the text ends a sentence for the user.
             UserError: Its Python is not granted.
         """
         require(variant_grants(self.python._asdict(), ""), refuse)
@@ -216,7 +212,7 @@ class ProcessSpec:
         except OSError as error:
             program, reason = self.command[0], error.strerror
             if isinstance(error, FileNotFoundError) and Path(program).exists():
-                # execve(2) gives the same error for a file that exists but cannot be loaded.
+                # execve(2) gives the same error if the file exists but its loader is missing.
                 reason = "the program that its first line names, or its loader, is missing"
             raise OSError(f"{program} cannot be run ({reason})") from error
 
@@ -225,7 +221,7 @@ def granted_python(order: Start | JobRequest) -> Python:
     """Return the Python and the packages that an order names, else this machine's default.
 
     Raises:
-        UserError: The order names a Python or packages, or has a text, that are not granted.
+        UserError: The Python, packages or text of the order are not granted.
     """
     require(order_grants(order), refuse)
     return named_python(ordered_variant(order))
@@ -239,23 +235,22 @@ def named_python(variant: Variant) -> Python:
 class Launcher:
     """Starts workers on this machine.
 
-    Thread: `launch` the one that waits for the worker; on Linux the worker dies with it.
+    Thread: `launch` runs on the thread that waits for the worker; on Linux the worker dies with it.
     """
 
     def __init__(self, command: tuple[str, ...] = WORKER) -> None:
-        """Take `python -m workloads.worker`, or another command that speaks the protocol."""
         self._command = command
 
     def expect(self, specs: Sequence[RunSpec]) -> None:
-        """Prepare for runs in this order, where that is of use; returns at once."""
+        """Prepare for runs in this order, if that helps; returns immediately."""
 
     def launch(self, start: Start, post: Post) -> Worker:
         """Start the process, the threads that read its pipes, and the thread that waits for its end.
 
-        `post` gets each event of the worker, on threads of its own.
+        `post` gets each event of the worker, on other threads.
 
         Raises:
-            OSError: The worker cannot be started; its text ends a sentence for the user.
+            OSError: The worker cannot start; the text ends a sentence for the user.
             UserError: The run cannot take place on this machine.
         """
         python = granted_python(start)
@@ -271,8 +266,8 @@ class Launcher:
 class LocalWorker(Generic[Said]):
     """A worker process on this machine.
 
-    Four threads belong to it: one per pipe reads or writes until that closes, one waits for the process and posts
-    `Exited` last. A `post` that does not return holds up the worker, whose pipe fills.
+    It has four threads: one per pipe reads or writes until the pipe closes, one waits for the process and posts
+    `Exited` last. If `post` blocks, so does the worker, because its pipe fills.
 
     Thread: any.
     """
@@ -283,10 +278,9 @@ class LocalWorker(Generic[Said]):
         post: Callable[[Said | LogLine | BrokenMessage | Exited], None],
         decode: Callable[[bytes], Said],
     ) -> None:
-        """Take a process that was started with three pipes.
+        """Take over a process that was started with three pipes.
 
-        `post` gets each event of it, on threads of its own. `decode` returns the message on a line; it raises
-        `ProtocolError`.
+        `post` gets each event, on other threads. `decode` returns the message on a line; it raises `ProtocolError`.
         """
         self._process = process
         self._post = post
@@ -300,7 +294,7 @@ class LocalWorker(Generic[Said]):
 
     @property
     def has_exited(self) -> bool:
-        """Whether its process is over; its last messages may not be read yet."""
+        """Return whether its process has ended; its last messages may not be read yet."""
         # Popen.poll() returns None while another thread is in Popen.wait() and has not been woken yet.
         try:
             return psutil.Process(self._process.pid).status() == psutil.STATUS_ZOMBIE
@@ -308,7 +302,7 @@ class LocalWorker(Generic[Said]):
             return True
 
     def listen(self) -> None:
-        """Start to read and write the worker's pipes and to wait for its end."""
+        """Start reading and writing the worker's pipes and waiting for its end."""
         stdin, stdout, stderr = self._process.stdin, self._process.stdout, self._process.stderr
         assert stdin is not None, "started with three pipes"
         assert stdout is not None, "started with three pipes"
@@ -340,7 +334,7 @@ class LocalWorker(Generic[Said]):
         kill_process_group(self._process.pid)
 
     def _write_orders(self, pipe: BinaryIO) -> None:
-        # It may die before it reads: then the pipe is broken. One that never reads holds up this thread alone.
+        # It may die before it reads: then the pipe is broken. If it never reads, only this thread waits.
         with contextlib.suppress(BrokenPipeError), pipe:
             while (order := self._orders.get()) is not None:
                 pipe.write(order)
@@ -363,10 +357,10 @@ class LocalWorker(Generic[Said]):
 
     def _watch(self, readers: tuple[threading.Thread, ...], pipes: Collection[str]) -> None:
         exit_code = self._process.wait()
-        if exit_code - _SIGNAL_BASE in signal.valid_signals():  # so uv says, as a shell does, which signal ended it
+        if exit_code - _SIGNAL_BASE in signal.valid_signals():  # how uv, like a shell, reports a signal
             exit_code = _SIGNAL_BASE - exit_code
         self._is_over.set()
-        # Orphans in its group would hold the pipes open.
+        # Orphans in its group would keep the pipes open.
         self.kill()
         _join_readers(readers, _LEFT_TO_READ_S)
         if any(reader.is_alive() for reader in readers):
@@ -388,30 +382,30 @@ def _join_readers(readers: tuple[threading.Thread, ...], limit_s: float) -> None
 
 
 _CHUNK_BYTES = 65_536
-"""What a pipe holds (pipe(7))."""
+"""The capacity of a pipe (pipe(7))."""
 _MESSAGES_PER_S, _MESSAGE_BURST = 50, 5_000
 """A training loop sends about ten messages per second."""
 _LINES_PER_S, _LINE_BURST = 200, 5_000
 _LOG_BYTES_PER_S, _LOG_BYTE_BURST = 50_000, 2_000_000
 _LINE_BYTES = 4_000
 _LAST_LINES, _LAST_BYTES = 100, 16_384
-"""What is shown of lines that were left out: the last ones, which say why something ended."""
+"""How much of the omitted lines is still shown: the last ones, which say why something ended."""
 _QUIET_S = 1.0
-"""How often it is said what was left out."""
+"""How often omitted lines are reported."""
 _STATE_S = 0.5
-"""How often the state of a progress bar is shown, which overwrites itself with carriage returns."""
+"""How often the state of a progress bar, which overwrites itself with carriage returns, is logged."""
 _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
 _MAX_FATAL_CHARS = 300
 _ERROR = re.compile(
     r"(?:\[\w+\]:\s*)?((?!subprocess\.)(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Iteration|Exit)(?:: .+|$)"
     r"|\S+: (?:error|can't open file|No module named|command not found)\b.*)"
 )
-"""An exception that nobody caught, with torchrun's rank before it, or what argparse, Python and shells say; without the
-summaries by torchrun and accelerate of their ranks."""
+"""An uncaught exception, preceded by torchrun's rank, or an error of argparse, Python or a shell; not the summaries by
+torchrun and accelerate of their ranks."""
 
 
 class Allowance:
-    """A rate with a burst: so much at once, and so much per second (a token bucket)."""
+    """A rate with a burst: a maximum at once, and an amount per second (a token bucket)."""
 
     def __init__(self, per_s: float, burst: float) -> None:
         self._per_s = per_s
@@ -420,7 +414,7 @@ class Allowance:
         self._filled_s = time.monotonic()
 
     def missing_s(self, amount: float) -> float:
-        """Return after how many seconds there is so much; 0 if there is now."""
+        """Return the seconds until the amount is available; 0 if it is now."""
         now_s = time.monotonic()
         self._left = min(self._burst, self._left + (now_s - self._filled_s) * self._per_s)
         self._filled_s = now_s
@@ -431,9 +425,9 @@ class Allowance:
 
 
 def message_lines(pipe: BinaryIO, wait: Callable[[float], object]) -> Iterator[bytes]:
-    """Yield the lines of a message pipe, as fast as messages may come; one that is too long for a message is cut.
+    """Yield the lines of a message pipe, no faster than messages may come; overlong lines are cut.
 
-    `wait` waits for that many seconds, or returns earlier where the worker is gone and nothing more will come.
+    `wait` waits for that many seconds, less if the worker has ended and nothing more will come.
     """
     allowance = Allowance(_MESSAGES_PER_S, _MESSAGE_BURST)
     while line := pipe.readline(MOST_MESSAGE_BYTES):
@@ -450,7 +444,7 @@ def discard(pipe: BinaryIO) -> None:
 
 
 def log_lines(pipe: BinaryIO) -> Iterator[str]:
-    """Yield the lines of a log, and instead of those that are too many a line that counts them."""
+    """Yield the lines of a log; one line that counts them replaces lines beyond the limits."""
     log, poll = BoundedLog(), select.poll()
     poll.register(pipe, select.POLLIN)
     while True:
@@ -463,10 +457,10 @@ def log_lines(pipe: BinaryIO) -> Iterator[str]:
 
 
 class BoundedLog:
-    """Makes lines of bytes as they come, and holds back what is too much.
+    """Splits bytes into lines as they arrive, and holds back excess lines.
 
-    A line ends with a newline. A carriage return ends a state of a progress bar: the next one, or the rest of the line,
-    overwrites it. Where lines come faster than their limit they are counted, and the last ones are kept.
+    A line ends with a newline. A carriage return ends a state of a progress bar, which the next state or the rest of
+    the line overwrites. Lines that come faster than their limit are counted, and the last ones kept.
     """
 
     def __init__(self) -> None:
@@ -482,7 +476,7 @@ class BoundedLog:
 
     @property
     def due_ms(self) -> float | None:
-        """The milliseconds until `due_lines` has something, None if it holds back nothing."""
+        """Return the milliseconds until `due_lines` has something, None if nothing is held back."""
         return None if self._due_s is None else max(0.0, (self._due_s - time.monotonic()) * 1e3)
 
     def feed(self, data: bytes) -> Iterator[str]:
@@ -505,7 +499,7 @@ class BoundedLog:
             self._extend(data[start:])
 
     def due_lines(self) -> Iterator[str]:
-        """Yield what was held back long enough: the state of a progress bar, or the last lines of too many."""
+        """Yield what was held back long enough: the state of a progress bar, or the last excess lines."""
         if self._due_s is None or time.monotonic() < self._due_s:
             return
         if self._is_flooded:
@@ -525,7 +519,7 @@ class BoundedLog:
         return bool(self._last)
 
     def _extend(self, data: bytes) -> None:
-        """Add bytes without a newline to the present line."""
+        """Add bytes without a newline to the current line."""
         overwritten, separator, newest = data.rpartition(b"\r")
         if separator:
             state = (self._line + overwritten).rpartition(b"\r")[2]
@@ -551,10 +545,10 @@ class BoundedLog:
         self._last = (self._last + data[-_LAST_BYTES:])[-_LAST_BYTES:]
 
     def _resume(self) -> Iterator[str]:
-        """Say how many lines were left out, yield the last of them, and continue with the unfinished line."""
+        """Report how many lines were omitted, yield the last of them, and continue with the unfinished line."""
         *lines, unfinished = self._last.split(b"\n")
         if len(self._last) == _LAST_BYTES:
-            lines = lines[1:]  # the first one has lost its beginning
+            lines = lines[1:]  # the first one lost its beginning
         tail = lines[-min(_LAST_LINES, self._left_out) :]
         left_out = self._left_out - len(tail)
         self._left_out, self._last, self._due_s = 0, b"", None
@@ -570,12 +564,12 @@ def _text(line: bytes) -> str:
 
 
 def fatal_message(line: str) -> str | None:
-    """Return the text of a log line by which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
+    """Return the text of the log line with which a library aborts (Abseil's `F0000 … file.cc:1] text`), else None."""
     match = _FATAL.match(line)
     return match.group(1)[:_MAX_FATAL_CHARS] if match else None
 
 
 def error_message(line: str) -> str | None:
-    """Return the error that a log line tells of as the last words of a program, else None."""
+    """Return the error in a log line, if it is one with which a program ends, else None."""
     match = _ERROR.match(line)
     return match.group(1)[:_MAX_FATAL_CHARS] if match else None

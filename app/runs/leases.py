@@ -1,9 +1,9 @@
 """Leases of devices across processes: two runs never measure on the same GPU, or on the CPU, at the same time.
 
-On Linux a lease is an abstract socket's name (https://man7.org/linux/man-pages/man7/unix.7.html): one process of the
-machine, of whichever user, can have it, and there is no file that somebody could remove, replace or keep from others.
-Where `VARIANTSCOPE_LOCK_DIR` names a folder, and on other systems, it is a lock (flock) on a small file in a folder.
-The kernel releases both when their process ends, however that ends, so no lease outlives its owner.
+On Linux a lease is an abstract socket's name (https://man7.org/linux/man-pages/man7/unix.7.html): only one process of
+the machine, of any user, can hold it, and there is no file that somebody could remove, replace or block. If
+`VARIANTSCOPE_LOCK_DIR` names a folder, and on other systems, it is a lock (flock) on a small file in a folder. The
+kernel releases both when the process ends in any way, so no lease outlives its owner.
 """
 
 import contextlib
@@ -30,25 +30,25 @@ from workloads.catalog import Machine, find_gpu
 from workloads.protocol import RunSpec
 
 FOLDER_VARIABLE = "VARIANTSCOPE_LOCK_DIR"
-"""The environment variable that names a folder of lock files; programs that name the same one exclude each other."""
+"""The environment variable for a folder of lock files; programs with the same folder exclude each other."""
 
 CPU = "cpu"
-"""The device that runs without a GPU lease."""
+"""The device of runs without a GPU."""
 
 _CPU_TURN = "cpu-turn"
-"""The lease of whoever is the next to have the CPU."""
+"""The lease of whoever gets the CPU next."""
 
 _RETRY_S = 0.2
 _MAX_NAME_CHARS = 80
-"""Of a device in a lock's name: a socket's has 107 bytes."""
+"""The longest device name in a lock's name: a socket's has 107 bytes."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
-"""Without following links, or waiting for the writer of a pipe."""
+"""Neither follows links nor waits for the writer of a pipe."""
 
 _log = logging.getLogger("variantscope.run")
 
 
 def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
-    """Return the devices a run may lease: the GPUs it names, else all, by UUID; the CPU if it needs no GPU."""
+    """Return the devices a run may lease: the GPUs it names, else all, by UUID; without GPUs the CPU."""
     if not int(spec.variant["gpus"]):
         return [CPU]
     names = [word.strip() for word in str(spec.variant["devices"]).split(",") if word.strip()]
@@ -58,7 +58,7 @@ def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Devices that this process holds until `release`; empty for a run that needs none.
+    """Devices that this process holds until `release`; empty if a run needs none.
 
     Thread: any.
     """
@@ -80,13 +80,13 @@ class DeviceLeases(ABC):
 
     @abstractmethod
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """Lease the first `count` free devices; the preferred one of the candidates is the first.
+        """Lease the first `count` free devices; candidates are in order of preference.
 
         Returns:
             The lease; None, with nothing held, if fewer are free.
 
         Raises:
-            UserError: Nothing can be leased: a lock file cannot be used, or the machine is not reached.
+            UserError: Nothing can be leased: a lock file is unusable, or the machine is unreachable.
         """
 
     def wait(
@@ -98,16 +98,16 @@ class DeviceLeases(ABC):
         wait_for_stop: Callable[[float], bool],
         runs_anyway: Callable[[], bool] = lambda: False,
     ) -> Lease | None:
-        """Lease devices, and wait until enough are free, or the user has the run share them.
+        """Lease devices, and wait until enough are free, or the user lets the run share them.
 
-        Who waits for the CPU has it before those that come later: an experiment frees it for moments only.
+        The first to wait for the CPU gets it first: an experiment frees it only for moments.
 
-        The preferred one of the candidates is the first. `on_wait` is called once if they are not free at once.
-        `wait_for_stop` sleeps that many seconds; it returns whether to wait no longer. `runs_anyway` returns whether to
-        have the devices although others use them.
+        Candidates are in order of preference. `on_wait` is called once if they are not free immediately.
+        `wait_for_stop` sleeps that many seconds; it returns whether to stop waiting. `runs_anyway` returns whether to
+        use the devices although others do.
 
         Returns:
-            The lease, which holds nothing where they are shared; None if the wait was given up.
+            The lease, which holds nothing if devices are shared; None if the wait was given up.
 
         Raises:
             UserError: As `take` does.
@@ -134,7 +134,7 @@ class DeviceLeases(ABC):
                 turn.release()
 
     def describe_holder(self, _devices: Sequence[str]) -> str:
-        """Return who has one of these devices, to be waited for; "" if that is not known."""
+        """Return who holds one of these devices; "" if that is unknown."""
         return ""
 
 
@@ -145,7 +145,7 @@ class Leases(DeviceLeases):
     """
 
     def __init__(self, folder: Path | None = None) -> None:
-        """Take the folder of lock files; None for that of the environment, or what all users of the machine share."""
+        """Use this folder of lock files; None for that of the environment, or what all users of the machine share."""
         named = os.environ.get(FOLDER_VARIABLE)
         self._folder = folder or (Path(named) if named else None)
 
@@ -169,7 +169,7 @@ class Leases(DeviceLeases):
         return Lease(tuple(acquired), partial(_unlock, tuple(acquired.values())))
 
     def describe_holder(self, devices: Sequence[str]) -> str:
-        """Look for the process that has the name of a device; those of other users are seen by root alone."""
+        """Look for the process that holds the name of a device; only root sees those of other users."""
         if self._folder is not None or sys.platform != "linux":
             return ""
         names = {f"@{_lock_name(device)}" for device in devices}
@@ -204,7 +204,7 @@ def _lock_name(device: str) -> str:
 
 
 def _bind(name: str) -> int | None:
-    """Return an open socket of this abstract name; None if another process has it."""
+    """Return an open socket with this abstract name; None if another process has it."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as claim:
         try:
             claim.bind(f"\0{name}")
@@ -216,7 +216,7 @@ def _bind(name: str) -> int | None:
 
 
 def _user_folder() -> Path:
-    import platformdirs  # here, for few systems need it
+    import platformdirs  # here: few systems need it
 
     folder = platformdirs.user_runtime_path("variantscope")
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -224,10 +224,10 @@ def _user_folder() -> Path:
 
 
 def _lock_file(path: Path) -> int | None:
-    """Return an open and locked file, created if it is missing; None if another process has locked it.
+    """Return an open, locked file, created if missing; None if another process has locked it.
 
-    In a folder of the user's own nobody else can open it. In one that others may write to they can, but not change it:
-    a lock needs no right to write.
+    In the user's own folder nobody else can open it. In a shared folder others can, but cannot change it: a lock needs
+    no write permission.
     """
     status = path.parent.stat()
     is_private = status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
@@ -235,7 +235,7 @@ def _lock_file(path: Path) -> int | None:
 
 
 def _open_regular(path: Path, mode: int) -> int:
-    """Open a file that is no link, pipe or folder; where it is missing, make it with this mode whatever the umask."""
+    """Open a file that is no link, pipe or folder; create a missing one with this mode, whatever the umask."""
     try:
         # Not with O_CREAT: Linux forbids that for another user's file in a folder like /tmp (fs.protected_regular).
         file = os.open(path, _OPEN)
@@ -260,6 +260,6 @@ def _unlock(files: Iterable[int]) -> None:
 
 
 def sleep_unstoppable(seconds: float) -> bool:
-    """Sleep, and return False: a wait with it ends only when its devices are free."""
+    """Sleep, and return False: for a wait that ends only when its devices are free."""
     time.sleep(seconds)
     return False

@@ -1,4 +1,4 @@
-"""Execute one run on a host: lease devices, start the worker, watch it, and emit events; no database."""
+"""Executes one run on a host: leases devices, starts the worker, watches it, and emits events; no database."""
 
 import contextlib
 import os
@@ -45,10 +45,10 @@ from workloads.protocol import EnvironmentInfo, PhaseStarted, Start
 
 
 class OtherProcesses:
-    """Processes other than the run's worker and what that started on its GPUs, as the driver lists them now and then.
+    """Processes on the run's GPUs other than its worker and that worker's children, as the driver lists them regularly.
 
-    Inside some containers the driver uses process ids of the host. A worker that is never listed is therefore taken to
-    be one of the processes listed, and only the others count. It is none of those that were listed before it started.
+    In some containers the driver lists process ids of the host. So if the worker is never listed, one of the listed
+    processes, but none that was listed before it started, is assumed to be the worker, and only the others count.
     """
 
     def __init__(self, worker_pid: int, earlier_pids: Collection[int] = ()) -> None:
@@ -65,8 +65,8 @@ class OtherProcesses:
         self._max_at_once = max(self._max_at_once, len(others.keys() - self._earlier_pids))
 
     def is_of_run(self, pid: int) -> bool:
-        """Return whether a process is the worker, or one of its session or below it, as a rank of torchrun is."""
-        with contextlib.suppress(OSError, psutil.Error):  # it is gone, or another system's
+        """Return whether a process is the worker, or in its session or below it, such as a rank of torchrun."""
+        with contextlib.suppress(OSError, psutil.Error):  # it has ended, or belongs to another system
             if pid == self._worker_pid or os.getsid(pid) == self._worker_pid:
                 return True
             return any(parent.pid == self._worker_pid for parent in psutil.Process(pid).parents())
@@ -85,7 +85,7 @@ class OtherProcesses:
 class TelemetryRecorder:
     """Puts samples of the host and of a run's GPUs into the run's inbox, from `start` to `stop`.
 
-    It is a sink, too: it has the energy counters read where a phase begins.
+    As a sink, it has the energy counters read when a phase begins.
 
     Thread: the session's; `_receive` runs on the feed's thread.
     """
@@ -105,9 +105,9 @@ class TelemetryRecorder:
         self._unsubscribe: Callable[[], None] = lambda: None
 
     def start(self) -> None:
-        """Start to record, with the energy counters as they are before the first phase.
+        """Start recording, with the energy counters before the first phase.
 
-        Processes that are on the GPUs now are not this run's worker, which starts later.
+        Processes on the GPUs now are not this run's worker, which starts later.
         """
         self._earlier_pids, self._began_ns = self._feed.gpu_process_ids(self._recorded), self._feed.now_ns()
         self._unsubscribe = self._feed.subscribe(self._receive)
@@ -115,21 +115,21 @@ class TelemetryRecorder:
             self._feed.read_energy()
 
     def follow(self, pid: int, *, computes: bool = True) -> None:
-        """Record the load and memory of this worker, if it computes itself, and from now on who else uses its GPUs."""
+        """Record this worker's load and memory, if it computes itself, and from now on who else uses its GPUs."""
         self._other_processes = OtherProcesses(pid, self._earlier_pids)
         if computes:
             self._worker_pid = pid
             self._feed.follow(pid)
 
     def follow_inner(self, pid: int) -> None:
-        """Record that process of the run instead: where uv starts the worker, it is uv that was launched."""
+        """Record that process of the run instead: if uv starts the worker, the launched process is uv."""
         if self._worker_pid not in (None, pid) and self._other_processes and self._other_processes.is_of_run(pid):
             self._feed.unfollow(self._worker_pid)
             self._worker_pid = pid
             self._feed.follow(pid)
 
     def handle(self, event: RunEvent) -> None:
-        """Have the energy counters read where a phase begins, and note which final readings have come."""
+        """Have the energy counters read when a phase begins, and record which final readings have arrived."""
         if isinstance(event, PhaseStarted) and self._with_energy:
             self._feed.read_energy()
         elif isinstance(event, SlowSample) and _was_energy_read(event) and event.t_ns > self._final_ns:
@@ -141,19 +141,19 @@ class TelemetryRecorder:
             self._awaited.discard(event.device)
 
     def request_final_energy(self) -> None:
-        """Have the energy counters read once more, after the last phase."""
+        """Have the energy counters read again, after the last phase."""
         self._final_ns, self._awaited = self._feed.now_ns(), set(self._with_energy)
         if self._awaited:
             self._feed.read_energy()
 
     @property
     def awaits_energy(self) -> bool:
-        """Whether a final reading has not come yet."""
+        """Return whether a final reading has not arrived yet."""
         return bool(self._awaited)
 
     @property
     def environment(self) -> Mapping[str, str]:
-        """Who else used the run's GPUs and why that may be unknown, for its environment; empty if nobody was seen."""
+        """Return who else used the run's GPUs, and why that may be unknown, for its environment; empty if nobody."""
         description = self._other_processes.description if self._other_processes is not None else ""
         facts = {OTHERS_ON_GPU_KEY: description, OTHERS_UNKNOWN_KEY: self._feed.unlisted_reason(self._recorded)}
         return {key: text for key, text in facts.items() if text}
@@ -177,9 +177,9 @@ class TelemetryRecorder:
                 self._inbox.put(message)
 
     def _receive_inventory(self, inventory: Inventory) -> None:
-        """Record what a card that came back, or another sampler, knows of the run's devices.
+        """Record what a recovered card, or another sampler, reports of the run's devices.
 
-        A card that was lost after the run had chosen it, and before this listened, appears in the inventory only.
+        A card lost between the run's choice and the start of recording appears only in the inventory.
         """
         for device in inventory.devices:
             if device.device not in self._recorded:
@@ -211,8 +211,8 @@ class RunMaker:
     Attributes:
         order: What to run.
         host: Where it happens.
-        emit: Gets every event, in order. A `UserError` of it, such as a full disk, ends the run.
-        needs_calibration: Whether devices of a host are to be calibrated where the order has it.
+        emit: Gets every event, in order. Its `UserError`, such as a full disk, ends the run.
+        needs_calibration: Whether to calibrate a host's devices if the order requests it.
         lease: Its devices, which the caller releases; None to lease them here.
         prepare: Called when the devices are leased on this machine; returns more of the run's environment.
 
@@ -230,7 +230,7 @@ class RunMaker:
     _has_begun: bool = field(default=False, init=False)
 
     def run_anyway(self) -> None:
-        """Begin although others use the devices that it waits for; returns immediately."""
+        """Start although others use the devices that it waits for; returns immediately."""
         self._wishes.begins_anyway = True
 
     @property
@@ -238,7 +238,7 @@ class RunMaker:
         return self._wishes.stop_reason is None
 
     def stop(self, reason: str = "") -> None:
-        """Ask the run to end; returns immediately. With a reason, in one sentence, it is not the user who does."""
+        """Ask the run to end; returns immediately. A reason, in one sentence, means that it was not the user."""
         self._wishes.stop_reason = reason
         self._inbox.put(StopRequested(reason))
 
@@ -246,10 +246,10 @@ class RunMaker:
         """Execute the run; returns when it has ended.
 
         Raises:
-            UserError: It cannot run at all, and has not begun.
+            UserError: It cannot run at all, and was not started.
         """
         inventory, spec = self.host.inventory(), self.order.start.spec
-        # The form checked it on the machine as it was then; the worker knows only its own GPUs.
+        # The form checked it on the machine as it was then; the worker sees only its own GPUs.
         if (refusal := self.host.refusal(spec)) is not None:
             self._end_at_once(inventory, Outcome(name="refused", reason=refusal))
             return
@@ -278,7 +278,7 @@ class RunMaker:
                 lease.release()
 
     def _fetch_packages(self) -> Outcome | None:
-        """Have the packages that the variant names on this machine; return why that cannot be."""
+        """Have uv provide the variant's packages on this machine; return an outcome if that fails."""
         variant, last = self.order.start.spec.variant, ""
         if not variant.get("packages") or self.host.remote_run is not None:
             return None
@@ -318,18 +318,18 @@ class RunMaker:
         try:
             outcome, peak_bytes = self._make_here(start)
         except Exception as error:
-            # Otherwise the run would be unfinished as long as this program lives.
+            # Otherwise the run would stay unfinished while this program lives.
             reason = str(error) if isinstance(error, UserError) else bug_message(error)
             self._end(Outcome(name="failed", reason=reason))
             raise
         self._end(outcome, peak_bytes)
 
     def _make_here(self, start: Start) -> tuple[Outcome, int | None]:
-        """Execute a run that has begun with a worker of this machine; return its outcome and its allocator's peak."""
+        """Execute a started run with a worker of this machine; return its outcome and its allocator's peak."""
         host, inbox = self.host, self._inbox
         devices = run_devices(host.inventory(), start.gpu_uuids)
         gpus = [device for device in devices if device.kind == "gpu"]
-        # What was leased may have been lost during a wait.
+        # A leased GPU may have been lost during a wait.
         if lost := [gpu.lost for gpu in gpus if gpu.lost is not None]:
             return Outcome(name="failed", reason=lost[0]), None
         recorder = TelemetryRecorder(host.telemetry, gpus, inbox)
@@ -352,7 +352,7 @@ class RunMaker:
             try:
                 ending = supervisor.watch()
             except BaseException:
-                # A bug of ours must not leave a worker behind.
+                # A bug of this program must not leave a worker behind.
                 worker.kill()
                 raise
             finally:
@@ -370,7 +370,7 @@ class RunMaker:
             recorder.stop()
 
     def _pass(self, event: RunEvent) -> None:
-        """Pass on an event of a run on another machine, which may end before it began."""
+        """Forward an event of a run on another machine, which may end before it began."""
         if isinstance(event, RunStarted):
             self._has_begun = True
         if isinstance(event, RunEnded):

@@ -20,16 +20,16 @@ from workloads.protocol import Calibration, RunSpec
 
 
 class CalibrationResult(NamedTuple):
-    """A device's rate as measured now, and as stored before, None if it was not."""
+    """A device's rate as measured now and as stored before; None if it was not stored."""
 
     calibration: Calibration
     previous: Calibration | None
 
 
 def calibrate(host: Host, store: Store, precisions: Sequence[str], notify: Notify) -> Iterator[CalibrationResult]:
-    """Calibrate every GPU, or the processor if there is none, and store each rate as it comes.
+    """Calibrate every GPU, or without GPUs the processor, and store each rate immediately.
 
-    Without precisions it is in all that the machine has. `notify` takes a sentence for the user.
+    Without precisions, all that the machine has are measured. `notify` takes a sentence for the user.
 
     Raises:
         UserError: The machine does not have one of the precisions.
@@ -47,7 +47,7 @@ def calibrate(host: Host, store: Store, precisions: Sequence[str], notify: Notif
 
 
 def _precisions(machine: Machine, words: Sequence[str]) -> list[str]:
-    """Return the precisions to calibrate in: those wanted, else all that the machine can compute in."""
+    """Return the precisions to calibrate: the given ones, else all that the machine can compute in."""
     parameter = catalog.PRECISION
     names = [str(catalog.parse(parameter, word)) for word in words] or [choice.value for choice in parameter.choices]
     reasons = {name: catalog.precision_refusal(name, machine) for name in names}
@@ -59,7 +59,7 @@ def _precisions(machine: Machine, words: Sequence[str]) -> list[str]:
 PURPOSE = "a try for the largest batch"
 
 SinksForTry = Callable[[int, int], Sequence[Sink]]
-"""Returns the sinks of a try, from its number, counted from 1, and its batch size."""
+"""Returns the sinks of a try, given its number, from 1, and its batch size."""
 
 
 class LargestBatchSession:
@@ -79,14 +79,14 @@ class LargestBatchSession:
         self._session: RunSession | None = None
 
     def stop(self) -> None:
-        """Ask the current try to end, and start no other; returns immediately."""
+        """Ask the current try to end, and start no more; returns immediately."""
         with self._lock:
             self._stopped = True
             if self._session is not None:
                 self._session.stop()
 
     def run_anyway(self) -> None:
-        """Begin the current try although others use its device; returns immediately."""
+        """Start the current try although others use its device; returns immediately."""
         with self._lock:
             if self._session is not None:
                 self._session.run_anyway()

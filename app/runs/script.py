@@ -1,6 +1,6 @@
-"""Commands of the user's: the folder is frozen, revisions are checked out, and settings make variants of them.
+"""Users' commands: freezes the folder, checks out revisions, and combines settings into variants.
 
-A frozen tree is a folder of the user's cache that no run writes to: each runs in a copy of it (`workloads.script`).
+A frozen tree is a folder in the user's cache that no run writes to: each run uses a copy (`workloads.script`).
 """
 
 import contextlib
@@ -28,17 +28,17 @@ from workloads.protocol import MOST_MODULES, Command, RunSpec, Source, UserModul
 
 _MOST_BYTES = 512 * 2**20
 _LIFETIME_S = 30 * 86_400
-"""How long a tree is kept that nothing was made of."""
+"""How long an unused tree is kept."""
 _HASH_SHOWN = 12
 _MOST_REVISIONS = 15
-"""Of branches, and of commits, that are offered."""
+"""The most branches, and the most commits, to offer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Script:
     """A command in the user's folder, and what varies besides its placeholders.
 
-    Without revisions the folder is taken as it is. The value "" of an environment variable is for none.
+    Without revisions the folder is used as it is. The value "" means that an environment variable is not set.
     """
 
     command: Command
@@ -49,7 +49,7 @@ class Script:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Origin:
-    """A folder of the user's, and the root of its repository, or itself."""
+    """A user's folder, and the root of its repository, or itself."""
 
     folder: Path
     root: Path
@@ -61,8 +61,8 @@ def script_variants(
 ) -> list[RunSpec]:
     """Freeze the folder, or each revision, and return every combination of values as a variant, each once.
 
-    `settings` has the values of placeholders and of the program's own parameters. Without a database nothing is frozen:
-    the variants cannot run.
+    `settings` has the values of placeholders and of the program's own parameters. Without a database nothing is frozen,
+    and the variants cannot run.
 
     Raises:
         UsageError: A placeholder lacks a value, or a value a placeholder.
@@ -103,12 +103,12 @@ def script_variants(
 
 
 def list_revisions(folder: Path) -> dict[str, str]:
-    """Return the newest branches and the last commits of a folder's repository, each with its subject; none without."""
+    """Return the newest branches and last commits of a folder's repository, with their subjects; empty without one."""
     most = f"{_MOST_REVISIONS}"
     branches = ("for-each-ref", "--sort=-committerdate", f"--count={most}", "--format=%(refname:short)%00%(subject)")
     commits = ("rev-list", f"--max-count={most}", "--no-commit-header", "--format=%h%x00%s", "HEAD")
     revisions: dict[str, str] = {}
-    with contextlib.suppress(UserError):  # no repository, or nothing committed
+    with contextlib.suppress(UserError):  # no repository, or no commits
         for words in ((*branches, "refs/heads"), commits):
             lines = run_git(expand_home(folder), *words).decode(errors="replace").splitlines()
             revisions |= {name: subject for name, _, subject in (line.partition("\0") for line in lines)}
@@ -126,7 +126,7 @@ def _check_names(names: Iterable[str], settings: Iterable[str], program_names: S
 
 
 def _check_arguments(words: Iterable[str], origin: _Origin) -> None:
-    """Raise `UsageError` for a file of the folder that is named by an absolute path: that is not the frozen one."""
+    """Raise `UsageError` for an absolute path into the folder: it would bypass the frozen tree."""
     for path in map(Path, words):
         if path.is_absolute() and path.suffix == ".py" and path.is_relative_to(origin.root):
             raise UsageError(f"{path} would not run as it is frozen: name it relative to {origin.folder}.")
@@ -138,7 +138,7 @@ def _find_origin(folder: Path) -> _Origin:
         raise UsageError(f"{folder} is not a folder.")
     with contextlib.suppress(UserError):
         root = Path(os.fsdecode(run_git(absolute, "rev-parse", "--show-toplevel")).strip()).resolve()
-        if absolute.is_relative_to(root):  # it is, unless the repository's configuration names another folder
+        if absolute.is_relative_to(root):  # not if the repository's configuration names another folder
             return _Origin(folder=absolute, root=root, is_repository=True)
     return _Origin(folder=absolute, root=absolute, is_repository=False)
 
@@ -187,7 +187,7 @@ def _trees() -> Path:
 
 @contextlib.contextmanager
 def _new_tree() -> Iterator[Path]:
-    """Yield an empty folder for a tree, beside the others; those that were not used lately are removed."""
+    """Yield an empty folder for a tree, beside the others; remove trees that were not used lately."""
     trees = _trees()
     for entry in trees.iterdir():
         with contextlib.suppress(OSError):
@@ -200,7 +200,7 @@ def _new_tree() -> Iterator[Path]:
 
 
 def _keep(tree: Path, hashes: Sequence[tuple[str, str]]) -> Path:
-    """Put a new tree in its place, unless another program has; return that."""
+    """Move a new tree to its final folder, unless another program has done so; return that folder."""
     frozen = _frozen_folder(hashes)
     if not frozen.is_dir() or _hashed(frozen) != hashes:
         shutil.rmtree(frozen, ignore_errors=True)
@@ -219,7 +219,7 @@ def _modules(frozen: Path, hashes: Iterable[tuple[str, str]]) -> tuple[UserModul
 
 
 def pack_tree(source: Source) -> Path:
-    """Return an archive of a command's frozen tree, for another machine; raises `UserError` if it is gone."""
+    """Return an archive of a command's frozen tree, for another machine; raises `UserError` if it was deleted."""
     frozen = _frozen_folder([(module.name, module.sha256) for module in source.modules])
     archive = frozen.with_suffix(".tar.gz")
     try:
@@ -236,7 +236,7 @@ def pack_tree(source: Source) -> Path:
 
 
 def place_tree(source: Source, archive: Path) -> Source | None:
-    """Return a source of another machine with its tree on this one, from an archive if there is one; None without both.
+    """Return another machine's source with its tree on this one, unpacked if needed; None without tree or archive.
 
     Raises:
         UserError: The tree cannot be unpacked.
@@ -261,7 +261,7 @@ def place_tree(source: Source, archive: Path) -> Source | None:
 
 
 def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
-    """Write the files of a commit, through its own index: the user's repository stays as it is."""
+    """Write the files of a commit through a separate index: the user's repository does not change."""
     for line in run_git(origin.root, "ls-tree", "-r", "--full-tree", commit).decode(errors="replace").splitlines():
         if line.startswith("160000"):  # git's mode of a submodule
             name = line.partition("\t")[2]
@@ -271,7 +271,7 @@ def _check_out(origin: _Origin, commit: str, tree: Path, index: Path) -> None:
 
 
 def _present_files(origin: _Origin) -> Iterator[str]:
-    """Yield the files that git tracks or does not ignore; outside of a repository all but hidden ones and caches."""
+    """Yield the files that git tracks or does not ignore; outside a repository all but hidden ones and caches."""
     if origin.is_repository:
         listed = run_git(origin.root, "ls-files", "-z", "--cached", "--others", "--exclude-standard")
         yield from dict.fromkeys(filter(None, listed.decode(errors="surrogateescape").split("\0")))
@@ -289,7 +289,7 @@ def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
     total = 0
     for count, name in enumerate(names, 1):
         path = root / name
-        if path.is_symlink() or path.is_file():  # what was deleted is listed, too; so is a folder of a submodule
+        if path.is_symlink() or path.is_file():  # git also lists deleted files and folders of submodules
             total += path.lstat().st_size
             if count > MOST_MODULES or total > _MOST_BYTES:
                 raise UserError(
@@ -303,7 +303,7 @@ def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
 
 
 def _hashed(tree: Path) -> list[tuple[str, str]]:
-    """Return the files of a tree with their hashes, then its links with where they lead, which have none."""
+    """Return the files of a tree with their hashes, then its links with their targets."""
     files, links = [], []
     for path in sorted(tree.rglob("*")):
         name = str(path.relative_to(tree))

@@ -25,7 +25,7 @@ from workloads.catalog import is_script
 from workloads.protocol import PROTOCOL_VERSION, RunSpec, Source, Start
 
 _REPORTED_LINES = 100
-"""Of the end of a run's log, in a crash report."""
+"""How many last lines of a run's log go into a crash report."""
 
 
 def _no_other_host(word: str) -> Host:
@@ -34,10 +34,10 @@ def _no_other_host(word: str) -> Host:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
-    """What every run needs: where it is stored, where it happens, and how long its worker may take.
+    """What every run needs: its database, its host, and time limits for its worker.
 
-    `open_host` reaches another host by the word that the user calls it by; it may take a while, and raises `UserError`.
-    `consent` is asked, on the thread that starts something, for what was never allowed here.
+    `open_host` reaches another host by the user's name for it; it may take a while, and raises `UserError`. `consent`
+    is called, on the thread that starts something, for what was never allowed here.
     """
 
     database: Path
@@ -47,16 +47,16 @@ class RunServices:
     timeouts: WorkerTimeouts = field(default_factory=WorkerTimeouts)
 
     def on(self, word: str) -> "RunServices":
-        """Return the services of another host; "" is the one of these. Raises `UserError` if it cannot be reached."""
+        """Return the services of another host; "" keeps the current one. Raises `UserError` if it cannot be reached."""
         return replace(self, host=self.open_host(word)) if word else self
 
     def admit(self, specs: Iterable[RunSpec], consent: Consent | None = None) -> None:
-        """Let variants pass the gate of `app.grants`, all by one question; every start passes it first.
+        """Check the grants of variants (`app.grants`), with one question for all; every start goes through this.
 
-        What the host refuses is not asked for. `consent` replaces the services' own, where the user typed them.
+        Variants that the host refuses are left out. `consent` replaces the services' own if the user typed the values.
 
         Raises:
-            UserError: One of them names a Python, packages or a text that is not allowed.
+            UserError: A Python, packages or a text is not allowed.
         """
         possible = [spec for spec in specs if self.host.refusal(spec) is None]
         named = (grant for spec in possible for grant in variant_grants(spec.variant, self.host.name))
@@ -71,12 +71,12 @@ class RunSession:
 
     Attributes:
         spec: What to run, complete.
-        services: Where it is stored and where it happens.
+        services: Its database and its host.
         sinks: Get every event, in order.
-        purpose: What it is made for, if not for its own sake.
-        environment: What is known of its environment before it starts; stored with it.
+        purpose: Its purpose, unless it runs for its own sake.
+        environment: Facts about its environment before it starts, stored with it.
         lease: Its devices, which the caller releases; None to lease them here.
-        idle_wait_s: How long another machine waits to be idle before it; on this one the caller waits.
+        idle_wait_s: The longest wait for another machine to be idle; on this one the caller waits.
 
     Thread: `run` blocks its thread, once; `stop` any. Sinks are called on the thread of `run`.
     """
@@ -89,18 +89,18 @@ class RunSession:
     lease: Lease | None = field(default=None, kw_only=True)
     idle_wait_s: float | None = field(default=None, kw_only=True)
     _stop_requested: bool = field(default=False, init=False)
-    # Two references, each set once and read once: a signal's handler may stop the run at any moment.
+    # Two references, each set once and read once, because a signal handler may stop the run at any moment.
     _maker: RunMaker | None = field(default=None, init=False)
     _sink: StoreSink | None = field(default=None, init=False)
 
     @property
     def number(self) -> int | None:
-        """Its number in the database; None until it has begun."""
+        """Return its number in the database; None until it has started."""
         return self._sink.run if self._sink else None
 
     @property
     def stored(self) -> StoredRun | None:
-        """The run as it is stored, once it has ended; None if its end could not be stored."""
+        """Return the run as stored, once it has ended; None if its end could not be stored."""
         return self._sink.stored if self._sink else None
 
     def stop(self) -> None:
@@ -110,16 +110,16 @@ class RunSession:
             maker.stop()
 
     def run_anyway(self) -> None:
-        """Begin although others use the devices that it waits for; returns immediately."""
+        """Start although others use the devices that it waits for; returns immediately."""
         if (maker := self._maker) is not None:
             maker.run_anyway()
 
     def run(self) -> Outcome:
-        """Execute the run and return its outcome, stored by then.
+        """Execute the run, and return its outcome after storing it.
 
         Raises:
-            UserError: It cannot run, for want of disk space, say, or could not be stored whole in the database.
-                That says nothing about the variant.
+            UserError: It cannot run, for example for lack of disk space, or could not be stored completely. That says
+                nothing about the variant.
         """
         if refusal := disk_space(self.services.database).refusal:
             raise UserError(refusal)
@@ -161,7 +161,7 @@ class RunSession:
 
 
 def source_info(source: Source | None) -> dict[str, str]:
-    """Return the file of a custom workload and what it imports of the user's, for its run's environment."""
+    """Return the file of a custom workload and the user's modules that it imports, for its run's environment."""
     if source is None:
         return {}
     modules = {CUSTOM_MODULES_KEY: modules_text(source)} if source.modules else {}
@@ -169,9 +169,9 @@ def source_info(source: Source | None) -> dict[str, str]:
 
 
 def start_order(spec: RunSpec, source: Source | None, weights: Path) -> Start:
-    """Return a worker's order, except for its devices; `weights` is where those are saved, if they are to be."""
+    """Return a worker's order, except for its devices; `weights` is the path for saving its weights, if requested."""
     variant = spec.variant
-    # A device is calibrated by the program's own libraries, and a processor with all its threads, or not at all.
+    # A calibration uses the program's own libraries, and on the CPU all threads.
     uses_defaults = not any(map(variant.get, ("cpu_threads", "interpreter", "packages")))
     return Start(
         protocol=PROTOCOL_VERSION,

@@ -26,17 +26,17 @@ from workloads.protocol import Calibration, DataReady, Flops, RunSpec
 
 _log = logging.getLogger("variantscope.run")
 _LOCK_TRY_S = 0.1
-"""How long a batch of a run that goes on here waits for its turn: the worker is watched between two tries."""
+"""How long a batch of a live run waits for a lock: between two tries the worker is watched."""
 _LOCK_WAIT_S = 60.0
 """How long the end of a run waits for a locked database."""
 
 _BATCH_S = 0.5
 _MOST_LINES, _MOST_CHARS = 10_000, 2_000_000
-"""Of the first lines of a log, and of the last ones, that are stored."""
+"""The most first, and the most last, lines and characters of a log that are stored."""
 _BATCH_EVENTS = 20_000
-"""A batch of that many is written before its time: of events that are played, many come in little time."""
+"""A batch of that many is written early: replayed events arrive quickly."""
 _MOST_EVENTS = 80_000
-"""About 56 MB, half an hour of one GPU, wait for a locked database."""
+"""The most events that wait for a locked database: about 56 MB, half an hour of one GPU."""
 
 
 class Sink(Protocol):
@@ -45,28 +45,27 @@ class Sink(Protocol):
     Thread: the session's.
     """
 
-    def handle(self, event: RunEvent) -> None:
-        """Take one event; returns immediately."""
+    def handle(self, event: RunEvent) -> None: ...
 
 
 class StoreSink:
     """Stores a run's events, from `RunStarted` to `RunEnded`, and passes each on with what only the store knows.
 
-    The first gets the run's number, the last its figures. Events between are written in batches, each one transaction,
-    every half second. While another program keeps the database locked they are kept in memory. Of a long log the first
-    and the last lines are stored. What cannot be stored ends the run, which then says so.
+    The first event gets the run's number, the last its figures. Events between them are written every half second, in
+    one transaction. While another program locks the database they stay in memory. Of a long log only the first and last
+    lines are stored. If an event cannot be stored, the run ends and says so.
 
     Attributes:
         run: The run's number; None until it has begun.
-        stored: The run as it is stored, once it has ended; None if its end is not in the database.
-        ended: Its last event, as it was passed on.
-        failure: Why it, or a part of it, is not in the database; None if all is, if late.
+        stored: The run as stored, once it has ended; None if its end is not in the database.
+        ended: Its last event, as forwarded.
+        failure: Why it, or a part of it, is not in the database; None if everything is, even if late.
 
-    Thread: the one that opened the store; any for `Waiting`.
+    Thread: the one that opened the store; any thread for `Waiting`.
     """
 
     def __init__(self, store: RunStore, listeners: Sequence[Sink] = (), *, is_live: bool = False) -> None:
-        """Take where the run is stored, who else gets its events, and whether they come as they happen.
+        """Create a sink for a store and further listeners; `is_live` says that events come as they happen.
 
         Then no write waits long for its turn.
         """
@@ -90,20 +89,20 @@ class StoreSink:
         self.failure: DatabaseError | None = None
 
     def handle(self, event: RunEvent) -> None:
-        """Take the next event; raises `DatabaseError`, but not for a lock, nor at the run's end."""
+        """Take the next event; raises `DatabaseError`, except for a lock or at the run's end."""
         match event:
             case RunStarted():
                 self._begin(event)
             case RunEnded():
                 self._end(event)
             case Waiting():
-                self._tell(event)  # a link says it on its own thread
+                self._tell(event)  # a link reports it on its own thread
             case _:
                 self._tell(event)
                 self._store_event(event)
 
     def abandon(self) -> None:
-        """End a run whose last events never came, so that it can be deleted; raises `DatabaseError`."""
+        """End a run whose last events never arrived, so that it can be deleted; raises `DatabaseError`."""
         assert self._started is not None, "the run has begun"
         self._store_end(self._started.t_ns, Outcome(name="crashed", reason="Its events ended."), Summary())
         run_number.reset(self._numbered)
@@ -155,11 +154,11 @@ class StoreSink:
                     raise self._still_locked() from None
 
     def _end(self, event: RunEnded) -> None:
-        """Store what follows from all that happened; wait for a locked database, then say what is not stored."""
+        """Store what follows from all events; wait for a locked database, then report what is not stored."""
         outcome, summary = event.outcome, Summary()
         end_s: float | None = None
         try:
-            # Add the last lines of a long log to the next batch: no more will come.
+            # Add the last lines of a long log to the next batch, which is the last.
             if self._left_out:
                 note = f"(… {self._left_out:,} lines left out: the log is too long)"
                 self._batch.append(LogLine(self._last_lines[0].t_ns, note))
@@ -175,7 +174,7 @@ class StoreSink:
         except DatabaseError as error:
             outcome, summary = Outcome(name="failed", reason=str(error), ended_by=event.outcome.ended_by), Summary()
             self.failure = error
-            # Where this fails too, the run is marked as crashed once this program is gone.
+            # If this fails too, the run is marked as crashed once this program has ended.
             self._store.use_reserve()
             with contextlib.suppress(DatabaseError):
                 self._store_end(event.t_ns, outcome, summary)
@@ -185,7 +184,7 @@ class StoreSink:
         run_number.reset(self._numbered)
 
     def _conclude(self, event: RunEnded) -> Summary:
-        """Compute what follows from all that was measured, and store it; return the metrics."""
+        """Compute and store what follows from all measurements; return the metrics."""
         run = self._number()
         stored = self._store.load(run)
         self._store.add_environment(run, throttled_environment(stored))
@@ -208,7 +207,7 @@ class StoreSink:
         self._store.finish(self._number(), outcome=outcome, summary=summary, t_ns=t_ns, utc_ns=utc_ns, phases=phases)
 
     def _wait_for_lock(self, t_ns: int, end_s: float | None) -> float:
-        """Return until when the run waits for its database; raise `DatabaseError` when that time is over.
+        """Return until when the run waits for its database; raises `DatabaseError` after that.
 
         Args:
             t_ns: When the run ended.
@@ -256,16 +255,16 @@ class StoreSink:
 
 
 def stored_calibration(store: Store, spec: RunSpec, devices: Sequence[str], host: str) -> Calibration | None:
-    """Return the calibration of the first of a host's devices that has one, which are taken to be alike."""
+    """Return the calibration of the first of a host's devices that has one; the devices are assumed alike."""
     named = (calibrated_device(device, host) for device in devices)
-    if (precision := spec.variant.get("precision")) is None:  # of a script only what ran tells
+    if (precision := spec.variant.get("precision")) is None:  # for a script only what ran shows it
         return None
     calibrations = (store.calibration(device, str(precision)) for device in named)
     return next(filter(None, calibrations), None)
 
 
 def mark_crashed_runs(store: Store) -> list[int]:
-    """Mark every unfinished run whose owner no longer lives as crashed, and return their numbers."""
+    """Mark every unfinished run whose owner has ended as crashed, and return their numbers."""
     orphaned = [run for run, owner in store.unfinished_runs() if not owner.is_alive()]
     for run in orphaned:
         _log.warning("run %d is marked as crashed: the program that owned it is gone", run)

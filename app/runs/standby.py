@@ -1,8 +1,8 @@
 """Standby workers, started ahead with the framework imported, and the setting that enables them.
 
-A standby worker holds the lease of the processor while it imports. So it never imports while a run on the CPU measures,
-in whichever program: it is not started then, and such a run waits the few seconds until the import is done. Runs on
-GPUs share the processor.
+A standby worker holds the processor's lease while it imports, so it never imports while any program's run measures on
+the CPU: it does not start during such a run, and such a run waits a few seconds for the import. Runs on GPUs share the
+processor.
 
 Several threads meet here: those of runs call `launch`, the GUI's calls `prepare`, the launcher's own thread starts the
 workers, and each worker's reader threads deliver its events. `StandbyLauncher._lock` guards the list of workers,
@@ -41,35 +41,35 @@ from workloads.protocol import STANDBY, Hello, RunSpec, Start, decode_message
 _log = logging.getLogger("variantscope.worker")
 
 _IMPORT_S = 120.0
-"""An import that takes longer hangs, and would keep the lease of the processor."""
+"""A longer import hangs, and would keep the processor's lease."""
 _UNUSED_S = 900.0
-"""A standby worker holds half a gigabyte: one that no run has used for so long is ended."""
+"""A standby worker holds half a gigabyte, so it is ended if no run has used it for this long."""
 _GONE_S = 5.0
 _MOST_EVENTS = 500
-"""Stored until a run takes the worker: its `Hello`, and what its import prints."""
+"""Events to store until a run takes the worker: its `Hello`, and what its import prints."""
 _AHEAD = 2
-"""Workers of the runs that follow: on an H200 a run that measured 3 s took 7 s in all, and an import beside it 10 s."""
+"""Workers for the next runs: on an H200 a run that measured 3 s took 7 s in all, and an import beside it 10 s."""
 _RECENT_RUNS = 8
-"""A framework or Python that none of that many runs used has no standby worker any more."""
+"""A framework or Python that none of the last runs used gets no standby worker."""
 
 Kind = tuple[str, Python]
-"""What tells standby workers apart: the framework that they import, and the Python and packages that runs name."""
+"""What distinguishes standby workers: the framework that they import, and the runs' Python and packages."""
 
 
 class StandbyLauncher(Launcher):
     """Gives a run a standby worker if one fits, else starts one as `Launcher` does; then it starts the next.
 
-    If they are wanted, there are two for the next runs that are expected, or as many as run at the same time. Where
-    none is expected there is one of each kind that runs used lately, and of the last run's kind one for each current
-    run. One fits only a run whose own process would be started in exactly the same way.
+    If enabled, two are ready for the next expected runs, or as many as run concurrently. If no run is expected, there
+    is one of each recently used kind, and one of the last run's kind for each current run. A worker fits only a run
+    whose own process would start in exactly the same way.
 
-    Thread: any; `launch` as of its base.
+    Thread: any; `launch` as in its base.
     """
 
     def __init__(self, leases: DeviceLeases, is_wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
-        """Start no worker yet.
+        """Create a launcher without workers.
 
-        `is_wanted` returns whether to have standby workers; it is called before each start, on the launcher's thread.
+        `is_wanted` returns whether standby workers are enabled; the launcher's thread calls it before each start.
         """
         self._importing = _ImportLease(leases)
         self._is_wanted = is_wanted
@@ -77,7 +77,8 @@ class StandbyLauncher(Launcher):
         # On Linux a worker dies with the thread that started it, so this thread lasts as long as the launcher.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="standby")
         self._lock = threading.Lock()
-        # Guarded by the lock, as what follows: runs take workers from the list while the launcher's thread adds to it.
+        # Guarded by the lock, like everything below: runs take workers from the list while the launcher's thread adds
+        # to it.
         self._standbys: list[_StandbyWorker] = []
         self._running = 0
         self._expected: list[Kind] = []
@@ -106,7 +107,7 @@ class StandbyLauncher(Launcher):
         return worker
 
     def expect(self, specs: Sequence[RunSpec]) -> None:
-        """Have the next two of these runs' workers ready, and so on as they start; none is expected after them."""
+        """Keep the workers of the next two of these runs ready; none is expected after them."""
         with self._lock:
             self._expected = [
                 (_framework(spec), named_python(spec.variant)) for spec in specs if not is_script(spec.workload)
@@ -116,13 +117,13 @@ class StandbyLauncher(Launcher):
             self.prepare()
 
     def prepare(self) -> None:
-        """Start missing standby workers, unless a run uses the CPU; end unwanted ones. Returns immediately."""
-        # Reads the result, so that a bug is logged, which the future alone would swallow.
+        """Start missing standby workers, unless a run uses the CPU; end superfluous ones. Returns immediately."""
+        # Reads the result, so that a bug is logged instead of swallowed by the future.
         self._thread.submit(self._start_missing).add_done_callback(Future.result)
 
     def wait_ready(self) -> bool:
-        """Wait until the workers that `prepare` started have imported or ended; return whether one is on standby."""
-        # The thread works in order: once this is done, so is what `prepare` gave it before.
+        """Wait until the workers that `prepare` started have imported or ended; return whether one is ready."""
+        # The thread works in order: once this is done, so is what `prepare` submitted before.
         self._thread.submit(lambda: None).result()
         with self._lock:
             standbys = list(self._standbys)
@@ -131,12 +132,12 @@ class StandbyLauncher(Launcher):
 
     def close(self) -> None:
         """End all standby workers and start no other."""
-        # Not on the launcher's thread: a thread that starts only now would never be woken if Ctrl-C came here.
+        # Not on the launcher's thread: if Ctrl-C arrived here, a thread that is only starting would never be woken.
         self._thread.shutdown()
         self._clear()
 
     def _count_run(self, post: Post) -> Post:
-        """Count a run that starts; return a `post` that counts its end, too."""
+        """Count a run that starts; return a `post` that also counts its end."""
 
         def counted_post(event: WorkerEvent) -> None:
             if isinstance(event, Exited):
@@ -170,7 +171,7 @@ class StandbyLauncher(Launcher):
                 self._start(kind)
 
     def _start(self, kind: Kind) -> None:
-        """Start one more, unless none of this kind can be started now."""
+        """Start one more, unless none of this kind can start now."""
         if not self._importing.begin():
             _log.info("no standby worker now: a run uses the processor")
             return
@@ -227,7 +228,7 @@ class _ImportLease:
         """Return whether an import may start; each that does calls `end` once."""
         with self._lock:
             if self._count == 0:
-                with suppress(UserError):  # the next run says it
+                with suppress(UserError):  # the next run reports it
                     self._lease = self._leases.take([CPU], 1)
             if self._lease is None:
                 return False
@@ -244,7 +245,7 @@ class _ImportLease:
 
 
 class _StandbyWorker:
-    """One standby worker, whose events are stored until a run takes it.
+    """One standby worker; its events are stored until a run takes it.
 
     Thread: any. The worker's reader threads call `_receive`, timers call `end`.
     """
@@ -252,7 +253,7 @@ class _StandbyWorker:
     def __init__(self, kind: Kind, process_spec: ProcessSpec, on_imported: Callable[[], None]) -> None:
         """Start the worker.
 
-        `on_imported` is called once, when it has imported or has ended.
+        `on_imported` is called once, when it has imported or ended.
 
         Raises:
             OSError: It cannot be started.
@@ -260,7 +261,7 @@ class _StandbyWorker:
         self.kind = kind
         self.process_spec = process_spec
         self._importing = ExitStack()
-        # Guards what follows, and that stored events are posted before the first that comes after them.
+        # Guards everything below, and that stored events are posted before newer ones.
         self._lock = threading.Lock()
         self._ready = threading.Event()
         self._exited = threading.Event()
@@ -278,20 +279,20 @@ class _StandbyWorker:
         return not self._exited.is_set()
 
     def wait_ready(self) -> bool:
-        """Wait until it has imported or ended; return whether it lives then."""
+        """Wait until it has imported or ended; return whether it is alive."""
         self._ready.wait()
         return self.is_alive
 
     def serve(self, start: Start, post: Post) -> Worker | None:
         """Give it an order.
 
-        `post` gets every event, the earlier ones first; if it died, the last lines of its log.
+        `post` gets every event, earlier ones first; if it died, the last lines of its log.
 
         Returns:
-            The worker; None if it is gone.
+            The worker; None if it has ended.
         """
         if self._worker.has_exited:
-            # Its watcher has not posted `Exited` yet; not under the lock, which `_receive` needs for that.
+            # Its watcher has not posted `Exited` yet. Not under the lock, which `_receive` needs for that.
             self._exited.wait(_GONE_S)
         with self._lock:
             self._timeout.cancel()
@@ -306,7 +307,7 @@ class _StandbyWorker:
         return self._worker
 
     def end(self) -> None:
-        """End it, unless a run has it, and wait until it is gone."""
+        """End it, unless a run uses it, and wait for its end."""
         with self._lock:
             if self._post is not None:
                 return

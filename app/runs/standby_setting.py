@@ -1,6 +1,6 @@
-"""Whether to have standby workers: by the environment variable, the window's setting, or the machine.
+"""Whether to keep standby workers: by the environment variable, the window's setting, or the machine.
 
-Apart from the workers themselves, for the window asks before its first paint.
+A module apart from the workers, because the window asks before its first paint.
 """
 
 import os
@@ -16,22 +16,22 @@ ON: Final = "on"
 OFF: Final = "off"
 
 STANDBY_VARIABLE: Final = "VARIANTSCOPE_STANDBY"
-"""The environment variable, `on` or `off`; with another value the setting decides, or the machine."""
+"""The environment variable, `on` or `off`; otherwise the setting decides, else the machine."""
 
 MIN_PROCESSORS: Final = 8
-"""An import uses one processor for some seconds during a run; with that many, runs on H200s were no slower for it."""
+"""An import uses one processor for some seconds during a run; with this many, runs on H200s were no slower for it."""
 
 
 def environment_choice() -> str:
-    """Return the value of the variable, `on` or `off`; "" if it has no such value."""
+    """Return the variable's value, `on` or `off`; "" for any other."""
     choice = os.environ.get(STANDBY_VARIABLE, "").strip().lower()
     return choice if choice in (ON, OFF) else ""
 
 
 def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | None] = lambda: None) -> bool:
-    """Return whether to have standby workers: by the variable, else by the setting, else by the machine.
+    """Return whether to keep standby workers: by the variable, else the setting, else the machine.
 
-    Waits until the machine is known. False if telemetry or the database does not answer. The stored choice None is
+    Waits until the machine is known. False if telemetry or the database does not answer. A stored choice of None means
     automatic.
     """
     try:
@@ -44,9 +44,9 @@ def is_standby_wanted(feed: TelemetryFeed, stored_choice: Callable[[], str | Non
 
 
 def no_standby_reason(machine: Machine) -> str:
-    """Return why a machine has none by default, in a few words; "" if it has.
+    """Return why a machine has no standby workers by default, in a few words; "" if it has.
 
-    Without a GPU no import may go on during a run, so none would be ready for the next.
+    Without a GPU nothing may be imported during a run, so no worker would be ready for the next.
     """
     if not machine.gpus:
         return "no GPU"

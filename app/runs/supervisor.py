@@ -1,4 +1,4 @@
-"""Watch one worker from its start to its end, end it by a ladder when it has to be ended, and form the outcome."""
+"""Watches one worker from start to end, ends it in steps if necessary, and determines the outcome."""
 
 import contextlib
 import logging
@@ -41,13 +41,13 @@ from workloads.protocol import (
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 _CLOCK_ERROR_NS = 1_000_000_000
-"""How far a message may be outside the run by its time."""
+"""How far a message's time may lie outside the run."""
 _MOST_ENVIRONMENT_CHARS = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class _PhaseSpan:
-    """The phases in which a message may come, from the first to the last, and whether it comes once at most."""
+    """The first and last phase in which a message may come, and whether it may come only once."""
 
     first: PhaseName
     last: PhaseName
@@ -64,11 +64,11 @@ _SPANS: dict[type[Message], _PhaseSpan] = {
     Evidence: _PhaseSpan("compile", "finish", once=True),
     Calibration: _PhaseSpan("finish", "finish", once=True),
 }
-"""Besides: `Hello` comes first, `Finished` last; each phase begins once at most, in the order of `PhaseName`."""
+"""In addition, `Hello` comes first and `Finished` last; each phase begins at most once, in the order of `PhaseName`."""
 
 
 class MessageOrder:
-    """What the messages of one run may say next.
+    """Checks the order of one run's messages.
 
     Thread: one.
     """
@@ -76,9 +76,9 @@ class MessageOrder:
     def __init__(
         self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here, *, of_events: bool = False
     ) -> None:
-        """Wait for `Hello` of a worker that is started at `start`, on the clocks of its host, which `now` reads.
+        """Expect `Hello` of a worker started at `start`, on the clocks of its host, which `now` reads.
 
-        With `of_events` it takes the events of a run, among which `Hello` and `Finished` are not.
+        With `of_events` it checks the events of a run, which do not include `Hello` and `Finished`.
         """
         self._now = now
         self._last_ns = self._start_ns = start.t_ns - _CLOCK_ERROR_NS
@@ -97,7 +97,7 @@ class MessageOrder:
             raise ProtocolError(f"`{name}` came after `finished`")
         if kind is Hello and Hello in self._seen:
             raise ProtocolError("`hello` came twice")
-        # A worker that is stopped while it imports ends without a greeting.
+        # A worker that is stopped during its import ends without `Hello`.
         if Hello not in self._seen and kind not in (Hello, Finished):
             raise ProtocolError(f"`{name}` came before `hello`")
         if kind in _SPANS:
@@ -124,7 +124,7 @@ class MessageOrder:
             case Evidence():
                 self._check_timeline(message)
             case Finished():
-                # No later than the last block's end: its own thread says it where a step does not end.
+                # No later than the last block's end: another thread sends it if a step does not end.
                 self._check_range(message.t_ns)
                 if message.outcome == "completed" and not (self._phase == "finish" and self._measured):
                     raise ProtocolError(
@@ -138,7 +138,7 @@ class MessageOrder:
     def _check_phase(self, started: PhaseStarted) -> None:
         if self._phase is not None and _PHASES.index(started.phase) <= _PHASES.index(self._phase):
             raise ProtocolError(f"the phase {started.phase} came {_when(self._phase)}")
-        # The next phase begins later, also where the clock is coarse: the database tells phases apart by their time.
+        # The next phase begins later even if the clock is coarse: the database distinguishes phases by time.
         self._pass(started.t_ns, later_by_ns=0 if self._phase is None else 1)
         self._phase, self._epoch_ns = started.phase, started.t_ns
 
@@ -173,7 +173,7 @@ class MessageOrder:
             raise ProtocolError(f"a `{what}` of the phase {phase} came {_when(self._phase)}")
 
     def _pass(self, t_ns: int, later_by_ns: int = 0) -> None:
-        """Let the time pass to `t_ns`; raises `ProtocolError` if it goes back."""
+        """Advance the time to `t_ns`; raises `ProtocolError` if it goes back."""
         self._check_range(t_ns)
         if t_ns < self._last_ns + later_by_ns:
             raise ProtocolError("times go back, or stand still")
@@ -189,19 +189,19 @@ def _when(phase: PhaseName | None) -> str:
 
 
 BROKEN_PYTHON = "The Python of this run cannot run workloads, or is broken:"
-"""Begins the reason where the process never said hello."""
+"""Begins the reason if the process never sent `Hello`."""
 
 EndMethod = Literal["itself", "closed stdin", "terminated", "killed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerExit:
-    """What is known when the worker's process is gone.
+    """What is known after the worker's process has ended.
 
     Attributes:
-        finished: Its last message; None if it ended without.
+        finished: Its last message; None if it sent none.
         exit_code: Its exit status; a negative one is the signal that ended it.
-        started: It said hello.
+        started: It sent `Hello`.
         fault: Why the program ended the worker: no progress, a broken protocol, a full disk.
         gpu_lost: A sentence about a GPU that stopped answering during the run.
         fatal_message: Text of the log's fatal line.
@@ -223,7 +223,7 @@ class WorkerExit:
 def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcome:
     """Return the outcome: by the fault that the program found, else the worker's last message, else its exit code.
 
-    A run that said it completed is completed, however its process ended then; a bad end is its reason.
+    A run that reported completion is completed, however its process ended; an abnormal end becomes its reason.
     """
     outcome = _derive_outcome(ending, framework)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
@@ -235,7 +235,7 @@ def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcom
 
 
 def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
-    """Return the outcome; an `out_of_memory` names the memory of the smallest GPU, else of the machine."""
+    """Return the outcome; for `out_of_memory`, name the memory of the smallest GPU, else of the machine."""
     if outcome.name != "out_of_memory":
         return outcome
     gpus = [device for device in devices if device.kind == "gpu"]
@@ -247,14 +247,14 @@ def with_memory_size(outcome: Outcome, devices: Sequence[Device]) -> Outcome:
 
 
 def with_file_name(outcome: Outcome, workload: str) -> Outcome:
-    """Return the outcome; a crash of a custom workload names its file, whose code may have ended the worker."""
+    """Return the outcome; for a crash of a custom workload, name its file, whose code may have caused it."""
     if outcome.name != "crashed" or not is_custom(workload):
         return outcome
     return replace(outcome, reason=f"{workload.partition(':')[0]}: {outcome.reason}")
 
 
 def with_host(outcome: Outcome, host: str) -> Outcome:
-    """Return the outcome, whose reason names the host: what refuses a run there calls it this machine, as "" is."""
+    """Return the outcome with the host's name in the reason: the host itself calls it this machine."""
     reason = (outcome.reason or "").replace("on this machine", f"on {host}" if host else "on this machine")
     return replace(outcome, reason=sentence(reason) or None)
 
@@ -277,7 +277,7 @@ def _derive_outcome(ending: WorkerExit, framework: Framework) -> Outcome:
 
 
 def _reason_of(name: WorkerOutcome, ending: WorkerExit) -> str | None:
-    """Return the reason where the worker gave none: what is measured counts, also if its process then breaks."""
+    """Return the reason if the worker gave none: measurements count even if the process then fails."""
     if name == "stopped":
         return "Stopped by the user."
     if ending.exit_code == 0 or ending.ended_by != "itself":
@@ -304,7 +304,7 @@ def _crash_reason(ending: WorkerExit, framework: Framework) -> str:
 
 
 def _signal_name(number: int) -> str:
-    """Return the name of a signal, or its number if it has none (the real-time signals)."""
+    """Return the name of a signal, or its number if it has none (real-time signals)."""
     names = {member.value: member.name for member in signal.Signals}
     return names.get(number, f"signal {number}")
 
@@ -315,14 +315,14 @@ _DRAIN_S = 2.0
 _MAX_CLOCK_ERROR_NS = 1_000_000_000
 _LOOK_S = 1.0
 _STOOD_STILL_S = 5.0
-"""A wait of a second that takes so much longer: the program was suspended, or an extremely busy machine forgot it."""
+"""If a wait of a second takes this much longer, the program was suspended, or the machine is extremely busy."""
 
 _log = logging.getLogger("variantscope.worker")
 
 
 @dataclass(frozen=True, slots=True)
 class StopRequested:
-    """The user asks the run to end; with a reason, in one sentence, somebody else does."""
+    """A request to end the run: by the user, or with a reason, in one sentence, by something else."""
 
     reason: str = ""
 
@@ -330,13 +330,14 @@ class StopRequested:
 InboxItem = WorkerEvent | TelemetryEvent | StopRequested
 
 _MOST_MESSAGES, _MOST_LINES = 4, 2_000
-"""Messages and lines of the log that may wait: a message can have megabytes, and the pipe holds hundreds of others."""
+"""The most messages and log lines that may wait: a message can have megabytes, and the pipe holds hundreds of others.
+"""
 
 
 class Inbox:
-    """What waits for a run's supervisor.
+    """The queue of a run's supervisor.
 
-    Thread: `get` the session's; the others any.
+    Thread: `get` on the session's; the others any.
     """
 
     def __init__(self) -> None:
@@ -368,7 +369,7 @@ class Inbox:
         return self._items.qsize()
 
     def close(self) -> None:
-        """Let a worker's readers continue that wait for room: nobody reads any more."""
+        """Release a worker's readers that wait for room: nobody reads any more."""
         self._closed = True
         for room in (self._message_room, self._line_room):
             room.release(_READERS)
@@ -383,7 +384,7 @@ class Supervisor:
 
     It ends a worker in steps: close stdin, terminate, kill. Each has its time, and the last one needed is recorded.
 
-    Thread: the session's own. All others only put into the inbox.
+    Thread: the session's. All others only put into the inbox.
     """
 
     def __init__(
@@ -396,11 +397,11 @@ class Supervisor:
         now: Callable[[], ClockAnchor] = now_here,
         on_hello: Callable[[int], None] = lambda _pid: None,
     ) -> None:
-        """Prepare to watch a worker, just launched.
+        """Prepare to watch a worker just launched.
 
-        The inbox has what it and the telemetry say, and requests to stop. `emit` gets every event of the run, in order.
-        `clock` are the clocks of the host before the worker's start, which the worker's have to agree with; `now` reads
-        them. `on_hello` gets the id by which the worker calls its process: it may be a child of the one launched.
+        The inbox receives the worker's events, telemetry and stop requests. `emit` gets every event of the run, in
+        order. `clock` is the host's clocks before the worker's start, with which the worker's must agree; `now` reads
+        them. `on_hello` gets the worker's own process id, which may be a child of the launched process.
         """
         self._worker = worker
         self._on_hello = on_hello
@@ -421,9 +422,9 @@ class Supervisor:
         self._stood_still_s = 0.0
 
     def watch(self) -> WorkerExit:
-        """Read the inbox until the worker's process is gone."""
+        """Read the inbox until the worker's process has ended."""
         while True:
-            # Of one that says more and more, what waits is heard, and then its time is over.
+            # A worker that keeps sending is heard for what is waiting; then its time is over.
             deadline_s, overdue = self._deadline_s, time.monotonic() >= self._deadline_s
             for _ in range(max(1, self._inbox.qsize())):
                 try:
@@ -439,13 +440,12 @@ class Supervisor:
                     self._on_timeout()
 
     def _next_item(self) -> InboxItem:
-        """Return what comes next; raises `queue.Empty` when the worker's time is over.
+        """Return the next item; raises `queue.Empty` when the worker's time is over.
 
-        When everything was suspended (SIGSTOP, a frozen container), the worker stood still as well: its time continues
-        from there.
+        If everything was suspended (SIGSTOP, a frozen container), the worker stood still too, so its time is extended.
         """
         while True:
-            # Of the wait alone: a sink may take its time, as a host does whose program is slow.
+            # Time only the wait: a sink, such as a host whose program is slow, may take its time.
             began_s = time.monotonic()
             wait_s = min(_LOOK_S, max(0.0, self._deadline_s - began_s))
             item = None
@@ -478,9 +478,9 @@ class Supervisor:
         )
 
     def drain(self, is_awaited: Callable[[], bool]) -> None:
-        """Forward telemetry that is still under way when the worker is gone, two seconds at most.
+        """Forward telemetry that is still under way when the worker has ended, for two seconds at most.
 
-        `is_awaited` returns whether telemetry is missing still; it is called before each item.
+        `is_awaited` returns whether telemetry is still missing; it is called before each item.
 
         Raises:
             UserError: A sink cannot store an event.
@@ -534,7 +534,7 @@ class Supervisor:
             case Hello():
                 self._started = True
                 self._on_hello(message.pid)
-                # Log it if the worker's clocks are not those of the host: its blocks and the telemetry would not match.
+                # Log it if the worker's clocks differ from the host's: its blocks and the telemetry would not match.
                 error_ns = self._clock.utc_at(message.t_ns) - message.utc_ns
                 _log.info("worker %d says hello", message.pid)
                 if abs(error_ns) > _MAX_CLOCK_ERROR_NS:
@@ -555,7 +555,7 @@ class Supervisor:
             self._deadline_s = time.monotonic() + self._limits.message_gap_s
 
     def _forward(self, event: RunEvent) -> None:
-        """Emit one event; a sink that cannot store it (a full disk) ends the run."""
+        """Emit one event; a sink that cannot store it (full disk) ends the run."""
         try:
             self._emit(event)
         except UserError as error:

@@ -1,7 +1,7 @@
-"""What undoes each change of stored things: an edit, an import, the reference runs, a preset in the list.
+"""Reversals of stored changes: an edit, an import, the reference runs, a preset in the list.
 
-A reversal is called off the GUI thread. It undoes its change and returns the reversal that makes the change again; it
-raises `UserError` if that cannot be done.
+A reversal is called off the GUI thread. It undoes its change and returns the reversal that redoes it; it raises
+`UserError` if that is impossible.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Reversal(Protocol):
     """Undoes a change."""
 
     def __call__(self) -> "Reversal":
-        """Undo it, and return what redoes it."""
+        """Undo it, and return the reversal that redoes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Edit:
 
     @classmethod
     def make(cls, database: Path, change: Callable[[Store], Result]) -> tuple[Result, Self | None]:
-        """Apply a change, and return its result with what undoes it; None if it changed nothing."""
+        """Apply a change, and return its result with its reversal; None if it changed nothing."""
         with Store.open(database) as store:
             result, changes = store.library.record(lambda: change(store))
         return result, cls(database, changes) if changes.statements else None
@@ -47,13 +47,13 @@ class Edit:
             return Edit(self.database, store.library.undo(self.changes))
 
     def is_stale(self) -> bool:
-        """Return whether there is nothing left to undo, as of an experiment whose runs have begun."""
+        """Return whether nothing is left to undo, for example because an experiment's runs have begun."""
         with Store.open(self.database) as store:
             return not store.library.can_undo(self.changes)
 
 
 def drop_stale(reversals: Sequence[Reversal]) -> int:
-    """Return how many of these are left when the last ones that can undo nothing any more are dropped."""
+    """Return how many of these remain when the last ones that can no longer undo anything are dropped."""
     left = len(reversals)
     while left and isinstance(last := reversals[left - 1], Edit) and last.is_stale():
         left -= 1
@@ -62,7 +62,7 @@ def drop_stale(reversals: Sequence[Reversal]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Import:
-    """Undoes an import: its runs go for good, because the file still has them, and so do its entries of the queue."""
+    """Undoes an import: permanently removes its runs, because the file still has them, and its queue entries."""
 
     database: Path
     file: Path
@@ -83,9 +83,9 @@ class Import:
 
 @dataclass(frozen=True, slots=True)
 class ReferenceRuns:
-    """Undoes adding the reference runs, or removing them; then they get the notes and tags that they had.
+    """Undoes adding or removing the reference runs; re-added ones get back their notes and tags.
 
-    `before` has what was there before the change.
+    `before` is the state before the change.
     """
 
     database: Path
@@ -121,7 +121,7 @@ class ReferenceRuns:
 
 @dataclass(frozen=True, slots=True)
 class PresetFile:
-    """Undoes that a preset of the user's was added to the list, or was taken from it."""
+    """Undoes that a user's preset was added to the list, or removed from it."""
 
     database: Path
     file: str
@@ -134,7 +134,7 @@ class PresetFile:
 
 @dataclass(frozen=True, slots=True)
 class CancelledEntry:
-    """Undoes that a running entry of the queue was cancelled: it waits again, paused; its runs were kept."""
+    """Undoes that a running queue entry was cancelled: it waits again, paused, with its runs."""
 
     database: Path
     plan: Plan
@@ -149,7 +149,7 @@ class CancelledEntry:
 
 
 def _purge(store: Store, runs: tuple[int, ...]) -> None:
-    """Delete runs for good, whether they are in the trash or not; those that are gone need nothing."""
+    """Delete runs permanently, whether in the trash or not; deleted ones need nothing."""
     here = [row.run for row in store.library.run_rows(runs)]
     store.library.delete(here)
     store.library.purge(here)

@@ -1,4 +1,4 @@
-"""A run's saved weights in other implementations and devices: targets, trials, those of an experiment, and export."""
+"""A run's saved weights in other implementations and devices: targets, trials, an experiment's trials, and export."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -32,12 +32,12 @@ _INFERENCE_SETTINGS: Variant = {
     "dropout": 0.0,
     "recurrent_dropout": 0.0,
 }
-"""Settings of a trial: the most exact ones, without what only training has."""
+"""Settings of a trial: the most exact ones, without those that only training has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransferTargets:
-    """Variants that weights can be tried in on this machine, and by implementation why the others cannot."""
+    """Variants in which weights can be tried on this machine, and by implementation why others cannot."""
 
     possible: tuple[RunSpec, ...]
     excluded: dict[str, str]
@@ -45,14 +45,14 @@ class TransferTargets:
 
 @dataclass(frozen=True, slots=True)
 class TrialResult:
-    """The result of one trial, and how large a difference the rounding of the training explains."""
+    """The result of one trial, and the largest difference that the training's rounding explains."""
 
     result: PortabilityResult
     tolerance: float
 
 
 def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
-    """Return the file of a run's weights: the one given, else that next to the database.
+    """Return the file of a run's weights: the given one, else the one next to the database.
 
     Raises:
         UserError: The run saved no weights.
@@ -76,7 +76,7 @@ def weights_file(run: RunRow, database: Path, path: Path | None) -> Path:
 def transfer_targets(trained: RunSpec, into: Sequence[str], gpus: int, machine: Machine) -> TransferTargets:
     """Return the variants in which to try the weights of a trained one.
 
-    `into` are implementations; empty for all. With 0 GPUs they are tried on the CPU.
+    `into` are implementations; empty for all. With 0 GPUs the CPU is used.
 
     Raises:
         UserError: A named implementation, or every one, cannot be tried here.
@@ -96,7 +96,7 @@ _TRAINING_PARAMETERS = (
     *("data", "data_folder", "images", "augmentation", "scaling", "epochs"),
     *("learning_rate", "schedule", "weight_decay", "save_weights", "weights_from"),
 )
-"""What a trial has at its default: it only answers, and the file has what scales its inputs."""
+"""Parameters that a trial has at their defaults: it only infers, and the file has the scaling of inputs."""
 
 
 def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
@@ -118,7 +118,7 @@ def _target_spec(trained: RunSpec, implementation: str, gpus: int) -> RunSpec:
 
 
 def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: Notify) -> TrialResult:
-    """Load a run's weights into a variant, and compare its outputs with those of the run's model to the same inputs.
+    """Load a run's weights into a variant, and compare its outputs with those of the run's model for the same inputs.
 
     Raises:
         JobError: It failed.
@@ -149,7 +149,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
 def export_model(
     run: RunRow, weights: Path, paths: Sequence[Path], leases: DeviceLeases, notify: Notify
 ) -> OutputDifference:
-    """Write a plain Keras model of a run's weights at each of the paths: a `.keras` file, or a folder for a SavedModel.
+    """Write a plain Keras model with a run's weights to each path: a `.keras` file, or a folder for a SavedModel.
 
     Raises:
         JobError: It failed.
@@ -190,7 +190,7 @@ class TransferTrial:
 
 
 def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]:
-    """Return the trials that the plan's runs do not have yet."""
+    """Return the trials that the plan's runs still lack."""
     return [
         TransferTrial(run, name, transfer.gpus)
         for transfer in plan.weight_transfers
@@ -201,7 +201,7 @@ def pending_trials(plan: Plan, runs: Sequence[RunHeader]) -> list[TransferTrial]
 
 
 def runs_with_weights(plan: Plan, runs: Sequence[RunHeader], database: Path) -> tuple[RunHeader, ...]:
-    """Return the runs without those whose weights were lost before all of their trials: these are repeated.
+    """Return the runs except those whose weights were lost before all of their trials, which are repeated.
 
     Weights are stored next to the runs' database.
     """

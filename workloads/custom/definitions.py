@@ -1,6 +1,6 @@
-"""Makes catalog entries of custom workloads: the function's parameters and those that every workload has.
+"""Creates catalog entries of custom workloads: the function's parameters and those of every workload.
 
-The text of a file alone shows whether it can have one: what cannot is refused before anything of it is run.
+A file whose text shows that it cannot contain a workload is refused before any of it is run.
 """
 
 import ast
@@ -15,7 +15,7 @@ from workloads.parameters import FRAMEWORK_CHOICE, FRAMEWORK_COMPUTATION, common
 from workloads.schema import Choice, CustomFile, Parameter, Workload, label_from_name
 
 SOURCE = "source"
-"""The key of a variant that says which state of the user's code it is of: `Source.sha256`."""
+"""The key for the state of the user's code in a variant: `Source.sha256`."""
 
 LAYOUT_PARAMETERS = ("layout", "data_format")
 """Names of a custom parameter that requests a layout, if its value is one."""
@@ -28,7 +28,7 @@ PASSED_PARAMETERS = (BATCH_SIZE, "seed")
 
 
 def custom_name(path: str, function: str) -> str:
-    """Return the name under which runs of a function are stored, such as `mlp.py:mlp`, without a machine's folders."""
+    """Return the name under which runs of a function are stored, such as `mlp.py:mlp`, without its folder."""
     return f"{PurePath(path).name}:{function}"
 
 
@@ -51,21 +51,21 @@ def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
 
 
 def custom_workload_by_name(workload: str) -> Workload:
-    """Return what is known of a custom workload by its name alone: the parameters that all have."""
+    """Return a custom workload as far as its name reveals it: with the parameters common to all."""
     return Workload(
         name=workload, title=workload, help="", example="example", parameters=_program_parameters(_DEFAULT_BATCH_SIZE)
     )
 
 
 def reserved_names() -> frozenset[str]:
-    """Return the names that a custom parameter cannot have, since every workload has a parameter of that name."""
+    """Return the names that a custom parameter cannot have, because every workload has parameters of these names."""
     return frozenset((SOURCE, *(parameter.name for parameter in _program_parameters(_DEFAULT_BATCH_SIZE)))) - frozenset(
         PASSED_PARAMETERS
     )
 
 
 def _program_parameters(batch_size: int, framework: str = "") -> tuple[Parameter, ...]:
-    """Return the parameters that all have; the framework can be chosen no more where it is known."""
+    """Return the common parameters; a known framework is no longer a choice."""
     choice = FRAMEWORK_CHOICE
     if framework:
         choices = tuple(option for option in choice.choices if option.value == framework)
@@ -103,15 +103,15 @@ _TRAINING_CALLS = frozenset(
         *("fire.Fire", "app.run", "typer.run", "tyro.cli", "mp.spawn", "multiprocessing.spawn", "wandb.init"),
     )
 )
-"""What training scripts call and a file of workloads does not at its top level: the method, or module and function."""
+"""What training scripts call at top level and files of workloads do not: the method, or module and function."""
 _MAIN_GUARD = re.compile(r"__name__ == '__main__'|'__main__' == __name__")
 _Functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
 
 def refusal_of_text(path: str, text: str) -> str | None:
-    """Return in one sentence why a file cannot have a workload; None if it may.
+    """Return in one sentence why a file cannot contain a workload; None if it may.
 
-    Nothing is run. A text that this Python cannot parse may, because the Python that reads it may be another.
+    Nothing is run. A text that this Python cannot parse passes, because another Python may read it.
     """
     file = PurePath(path).name
     try:
@@ -154,7 +154,7 @@ def _may_be_workload(function: _Functions) -> bool:
 
 
 def _training_call(tree: ast.Module, nodes: Iterable[ast.AST]) -> ast.expr | None:
-    """Return the first line of a training script that reading a file executes, in functions that it calls too."""
+    """Return the first training call that reading a file would execute, including calls in its functions."""
     bodies: dict[str, list[ast.stmt]] = {}
     imported: set[str] = set()
     for node in nodes:

@@ -1,4 +1,4 @@
-"""What any custom workload shows of itself: whether it trains, on what, and which layout its variant asks for."""
+"""What a custom workload reveals by itself: whether it trains, on what, and which layout its variant requests."""
 
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,13 +30,14 @@ def requested_layout(variant: Variant) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What a custom workload's task told after its measured part, by the functions of `Inspection`.
+    """The results of the functions of `Inspection` after a custom workload's measured part.
 
     Attributes:
-        losses: Those of the first step and of some of the last.
+        losses: Losses of the first step and of some of the last.
         weights: The names of the trained weights.
-        unchanged: Those that are as they were before the first step.
-        distinct: Examples of a batch, different ones of them, and different outputs; else why that is not known.
+        unchanged: The names of trained weights that have not changed since before the first step.
+        distinct: The number of examples in a batch, of distinct ones, and of distinct outputs; else why that is
+            unknown.
     """
 
     eager_steps: int = 0
@@ -53,7 +54,7 @@ NOT_INSPECTED = "The run ended before its weights and outputs were looked at."
 
 
 class Inspector:
-    """Asks a task, outside of its measured part, what a custom workload's steps did; nothing of other workloads."""
+    """Inspects, outside the measured part, what a custom workload's steps did; does nothing for other workloads."""
 
     def __init__(self, task: Task) -> None:
         self._inspection = task.inspection
@@ -63,7 +64,7 @@ class Inspector:
         self.findings: Findings | str = NOT_INSPECTED
 
     def start(self) -> None:
-        """Look at the weights before the first step."""
+        """Record the weights before the first step."""
         if self._inspection and self._trains:
             self._checksums = self._inspection.checksums()
 
@@ -72,7 +73,7 @@ class Inspector:
             self._losses += (self._inspection.loss(),)
 
     def inspect(self) -> None:
-        """Compare weights and losses with those of the first step, and look at outputs."""
+        """Compare weights and losses with those of the first step, and inspect outputs."""
         if inspection := self._inspection:
             self.findings = run_guarded(
                 lambda: self._inspect(inspection), lambda how: f"The check of weights and outputs {how}"
@@ -97,7 +98,7 @@ class Inspector:
 
 _TRAINED, _DIFFERENT = "all weights trained", "different examples"
 _FEW = 1 / 8
-"""The largest share of different examples or outputs of a batch that is told: types of 16 bits make some alike."""
+"""The largest share of distinct examples or outputs in a batch to report: 16-bit types make some equal."""
 
 
 def training_aspects(findings: Findings | str, *, trains: bool) -> Iterator[Aspect]:
@@ -113,7 +114,7 @@ def training_aspects(findings: Findings | str, *, trains: bool) -> Iterator[Aspe
 
 
 def _training(findings: Findings) -> Aspect:
-    """Return whether steps changed all weights that are not frozen, by gradients, and the loss."""
+    """Return whether steps changed all unfrozen weights, through gradients, and the loss."""
     count, without_gradient = len(findings.weights), findings.without_gradient
     unchanged = [name for name in findings.unchanged if name not in without_gradient]
     reasons = [
@@ -142,7 +143,7 @@ def _examples(findings: Findings) -> Aspect:
 
 
 def name_frozen(weights: Iterable[tuple[int, bool]]) -> str:
-    """Return `Inspection.frozen` of weights, each with how many numbers it has and whether it is to be trained."""
+    """Return `Inspection.frozen`; each weight comes with its number of values and whether it is trainable."""
     sizes = list(weights)
     frozen = [size for size, trained in sizes if not trained]
     share = 100 * sum(frozen) / max(1, sum(size for size, _ in sizes))
@@ -154,20 +155,20 @@ def checksums(weights: Iterable[tuple[str, Any]]) -> list[tuple[str, int]]:
 
 
 _MOST_NUMBERS = 4096
-"""So many numbers of an example's output are compared, from all over it: of a language model it is gigabytes."""
+"""How many numbers of an example's output to compare, from all over it: a language model's output is gigabytes."""
 _ROUNDING = 1e-5
-"""Equal rows of a product may differ by so much in float32, as they are summed up in different order."""
+"""The largest difference of equal rows of a product in float32, due to another order of summation."""
 
 
 def sample_stride(numbers: int) -> int:
-    """Return of how many numbers of an example's output one is compared."""
+    """Return the stride between the compared numbers of an example's output."""
     return max(1, numbers // _MOST_NUMBERS)
 
 
 def count_distinct(inputs: Iterable[Any], outputs_by_mode: Iterable[Sequence[Any]]) -> tuple[int, int, int]:
-    """Return how many examples there are, how many different ones, and the fewest different outputs of any mode.
+    """Return the number of examples, of distinct ones, and the least number of distinct outputs in any mode.
 
-    Inputs are arrays with an example a row; outputs are as many rows in float64, or something else, which says nothing.
+    Inputs are arrays with one row per example; outputs without as many rows, in float64, are ignored.
     """
     examples = list(map(np.asarray, inputs))
     count = len(examples[0])
@@ -176,14 +177,14 @@ def count_distinct(inputs: Iterable[Any], outputs_by_mode: Iterable[Sequence[Any
 
 
 def _count_outputs(outputs: Iterable[NDArray[Any]], count: int) -> int:
-    """Return how many different rows the output has that has most; of outputs with other rows than examples, all."""
+    """Return the largest number of distinct rows in any output; without a row per example, all count as distinct."""
     outputs_rows = [_describe_rows(output) for output in outputs if output.ndim and len(output) == count]
     return max((1 + int(np.sum(np.diff(np.sort(rows)) > _ROUNDING)) for rows in outputs_rows), default=count)
 
 
 def _describe_rows(rows: NDArray[Any]) -> NDArray[Any]:
-    """Return a number for each row, at most 1; rows that are equal but for rounding get nearly the same."""
-    # Not their sums: those of probabilities are 1.
+    """Return a number for each row, at most 1; rows that are equal except for rounding get nearly the same."""
+    # Not their sums, which are 1 for probabilities.
     numbers = rows @ np.linspace(1.0, 2.0, rows.shape[1])
     return numbers / max(np.abs(numbers).max(), np.finfo(np.float64).tiny)  # type: ignore[no-any-return]
 

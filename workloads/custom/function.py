@@ -21,9 +21,9 @@ from workloads.protocol import RunSpec, Source
 
 
 class UserFunction:
-    """The function that makes a custom workload, with the variant's values for its parameters.
+    """The function that defines a custom workload, with the variant's values for its parameters.
 
-    `location` is the file's name and the line at which it begins, for sentences.
+    `location` is its file's name and first line, for sentences.
     """
 
     def __init__(self, spec: RunSpec, source: Source | None) -> None:
@@ -39,7 +39,7 @@ class UserFunction:
         self.location = function_location(self._function)
 
     def call(self, model_type: type, model_name: str) -> tuple[Any, Any, Callable[[int], Any], Any]:
-        """Return model, loss, batch and optimizer, None for no optimizer; the model is of that type."""
+        """Return model (of that type), loss, batch and optimizer; None means no optimizer."""
         signature = inspect.signature(self._function)
         values = OrderedDict((name, self._variant[name]) for name in signature.parameters)
         arguments = inspect.BoundArguments(signature, values)
@@ -78,7 +78,7 @@ class UserFunction:
             )
 
     def locate(self, function: Any) -> str:
-        """Return the line of the user's file at which a function begins; that of the workload if it is elsewhere."""
+        """Return the line of the user's file at which a function begins; for other functions, the workload's line."""
         inner = inspect.unwrap(getattr(function, "__func__", function))
         is_own = isinstance(inner, FunctionType) and inner.__code__.co_filename == self._source.path
         return function_location(inner) if is_own else self.location
@@ -101,7 +101,7 @@ class UserFunction:
 
 
 def batch_parts(values: Any, *forms: str) -> tuple[Any, ...]:
-    """Return what a user's `batch` gives; raises `TypeError` unless it is a tuple of such a form as `(x, y)`."""
+    """Return the result of a user's `batch`; raises `TypeError` unless it is a tuple of a form such as `(x, y)`."""
     if isinstance(values, tuple) and len(values) in {form.count(",") + 1 for form in forms}:
         return values
     value_type = f"a tuple of {len(values)}" if isinstance(values, tuple) else type(values).__name__

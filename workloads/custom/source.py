@@ -1,7 +1,7 @@
 """Loads a user's file as a module, and describes its workloads by the signatures and docstrings of its functions.
 
-What the file imports or executes of the user's is part of the variant: the process that describes the file lists it,
-and a worker checks that it has the same.
+User code that the file imports or executes is part of the variant: the process that describes the file lists it, and a
+worker checks that it has the same code.
 """
 
 import contextlib
@@ -30,28 +30,28 @@ from workloads.protocol import MOST_MODULES, MOST_TEXTS, Source, UserModule, Val
 
 _MODULE = "own_workload"
 _ENVIRONMENT_FOLDERS = {"site-packages", "dist-packages", "archive-v0"}
-"""Folders of installed packages; to the last one, in its cache, uv can link those of an environment."""
+"""Folders of installed packages; in the last one, its cache, uv may link an environment's packages."""
 _INSTALLED = tuple(
     f"{os.path.realpath(folder)}{os.sep}"
     for folder in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"), Path(__file__).parents[1])
 )
 _GENERATED = ("__autograph_generated_file", "torchinductor_")
-"""How files and folders begin that TensorFlow and Inductor write and import, each time with another name."""
+"""Prefixes of files and folders that TensorFlow and Inductor generate and import, each time under another name."""
 _CACHES = {"TRITON_CACHE_DIR": "~/.triton", "TORCHINDUCTOR_CACHE_DIR": "", "XDG_CACHE_HOME": "~/.cache"}
-"""Where compilers keep what they generate, by the environment variable that names the folder; else the usual one."""
+"""Where compilers keep generated files: the environment variable of the folder, and the default."""
 _loaded_before: set[str] = set()
-"""Modules that this process had before the user's file."""
+"""Modules that this process loaded before the user's file."""
 _paths_before: set[str] = set()
-"""Folders in which Python looked for modules before the user's file."""
+"""Folders in which Python searched for modules before the user's file."""
 
 
 def load_module(source: Source) -> ModuleType:
     """Run the file's text as a module; raises whatever it raises, and `CustomWorkloadError` if it ends the program."""
-    # `import tensorflow, triton` ends in a segmentation fault (TensorFlow 2.21, Triton 3.7), the other order works.
+    # `import tensorflow, triton` ends in a segmentation fault (TensorFlow 2.21, Triton 3.7); the other order works.
     if framework_of_file(source.text) != "pytorch" or "tensorflow" in sys.modules:
         sys.modules.setdefault("triton", None)  # type: ignore[arg-type] # Python's way to say that there is none
     else:
-        with contextlib.suppress(ImportError):  # PyTorch's optimizers import it, too
+        with contextlib.suppress(ImportError):  # PyTorch's optimizers import it as well
             importlib.import_module("triton")
     module = ModuleType(_MODULE)
     module.__file__ = source.path
@@ -60,9 +60,9 @@ def load_module(source: Source) -> ModuleType:
     _paths_before.clear()
     _paths_before.update(sys.path)
     sys.modules[_MODULE] = module
-    # Tracebacks then show the lines that ran, not those that the file has by now.
+    # So tracebacks show the lines that ran, even if the file has changed since.
     linecache.cache[source.path] = (len(source.text), None, source.text.splitlines(keepends=True), source.path)
-    # The worker's stdin is its control channel: a file that reads it would take the order to stop.
+    # The worker's stdin is its control channel: a file that reads it would consume the stop request.
     sys.stdin = io.StringIO()
     try:
         exec(compile(source.text, source.path, "exec"), module.__dict__)  # noqa: S102 - the user chose this file
@@ -76,7 +76,7 @@ def load_module(source: Source) -> ModuleType:
 
 
 def check_keras(source: Source) -> None:
-    """Raise `CustomWorkloadError` if the file has asked for Keras with another framework than TensorFlow."""
+    """Raise `CustomWorkloadError` if the file uses Keras with another framework than TensorFlow."""
     backend = os.environ.get("KERAS_BACKEND")
     if framework_of_file(source.text) == "tensorflow" and backend not in (None, "tensorflow"):
         lines = source.text.replace("'", '"').splitlines()
@@ -89,9 +89,9 @@ def check_keras(source: Source) -> None:
 
 @functools.cache
 def _executed_files() -> set[str]:
-    """Return the set that gets the files of code that this process opens or executes from now on.
+    """Return a set to which this process adds the code files that it opens or executes from now on.
 
-    No worker calls it: each of its measured steps would pay for the hook, which stays.
+    Workers do not call it, because the hook cannot be removed and would slow their measured steps.
     """
     files: set[str] = set()
 
@@ -108,12 +108,12 @@ def _executed_files() -> set[str]:
 
 
 def _user_modules(source: Source, files: Iterable[str] = ()) -> tuple[UserModule, ...]:
-    """Return what is the user's of these files and of the modules loaded since its file was, as the files are now."""
+    """Return the user's modules among these files and the modules loaded since the user's file, as they are now."""
     packages = {name.partition(".")[0] for name in _loaded_before}
     new = sorted((name, path) for name, path in _loaded_files().items() if name not in _loaded_before)
     names = {os.path.realpath(path): name for name, path in new}
-    # What a package imports that was there before, a framework say, it imports for itself; what it generates and loads
-    # by a path, as Inductor does, is not named like its file.
+    # A package that was there before, such as a framework, imports modules for itself. What it generates and loads by a
+    # path, as Inductor does, is not named like its file.
     loaded = {
         path
         for path, name in names.items()
@@ -126,7 +126,7 @@ def _user_modules(source: Source, files: Iterable[str] = ()) -> tuple[UserModule
 
 
 def _loaded_files() -> dict[str, str]:
-    """Return the file of each loaded module, of the lazy ones without a look at their contents."""
+    """Return the file of each loaded module, without triggering lazy ones."""
     files = {name: getattr(module, "__dict__", {}).get("__file__") for name, module in list(sys.modules.items())}
     return {name: path for name, path in files.items() if isinstance(path, str)}
 
@@ -134,7 +134,7 @@ def _loaded_files() -> dict[str, str]:
 def _is_user_file(path: str) -> bool:
     folders = (part in _ENVIRONMENT_FOLDERS or part.startswith(_GENERATED) for part in Path(path).parts)
     top = max((folder for folder in sys.path if path.startswith(f"{folder}{os.sep}")), key=len, default="")
-    # A package manager fills a folder that has such files.
+    # Package managers create such files in their folders.
     if path.startswith(_INSTALLED) or any(folders) or (top and any(Path(top).glob("*.dist-info"))):
         return False
     caches = filter(None, (*_CACHES.values(), *map(os.environ.get, _CACHES)))
@@ -142,7 +142,7 @@ def _is_user_file(path: str) -> bool:
 
 
 def check_modules(source: Source) -> None:
-    """Raise `CustomWorkloadError` unless this process has those modules of the user's that the variant names."""
+    """Raise `CustomWorkloadError` unless this process has the user's modules that the variant names."""
     loaded = _loaded_files()
     paths = {module: os.path.realpath(loaded.get(module.name, module.path)) for module in source.modules}
     for module, path in paths.items():
@@ -151,7 +151,7 @@ def check_modules(source: Source) -> None:
                 f"{file_name(source.path)}: {path} is not what it was when the file was read, so this is another "
                 f"variant; start it again from the file."
             )
-    # What a library imports late, from a folder of PYTHONPATH say, is its own business and nobody's variant.
+    # What a library imports late, for example from a folder of PYTHONPATH, is not part of a variant.
     near = {str(Path(path).parent) for path in (source.path, *paths.values())} | (set(sys.path) - _paths_before)
     roots = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in near)
     late = (module for module in _user_modules(source) if module.path not in paths.values())
@@ -176,7 +176,7 @@ def find_function(name: str, module: ModuleType, source: Source) -> FunctionType
     """Return a function of the file.
 
     Raises:
-        CustomWorkloadError: There is none of that name; the message names those there are.
+        CustomWorkloadError: No function has that name; the message lists those of the file.
     """
     functions = _public_functions(module)
     if name not in functions:
@@ -193,9 +193,9 @@ _VARIABLE_KINDS = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWO
 
 
 def describe_file(source: Source, name: str = "") -> FileDescription:
-    """Describe the workload of that name, or every function of the file that can be one.
+    """Describe the workload of that name, or every workload of the file.
 
-    Raises `CustomWorkloadError`, and whatever the file raises when it is read.
+    Raises `CustomWorkloadError`, and whatever the file raises.
     """
     files = _executed_files()
     files.clear()
@@ -254,7 +254,7 @@ def _describe_function(name: str, function: FunctionType) -> CustomWorkload:
 
 
 def _is_workload(function: FunctionType) -> bool:
-    """Return whether a function is meant as a workload; its `batch_size` need not be a number for that."""
+    """Return whether a function is intended as a workload, even if its `batch_size` is not a number."""
     parameter = _parameters(function).get(BATCH_SIZE)
     return parameter is not None and parameter.default is not inspect.Parameter.empty
 
@@ -310,7 +310,7 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
 
 
 def _parameter_kind(annotation: Any) -> tuple[CustomParameterKind | None, tuple[str, ...]]:
-    """Return the kind of parameter that an annotation stands for, with its choices; None if it cannot be set."""
+    """Return the kind of parameter for an annotation, with its choices; None if it cannot be set."""
     if get_origin(annotation) is not Literal:
         return _KIND_BY_TYPE.get(annotation), ()
     values = get_args(annotation)
@@ -326,6 +326,6 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
 
 
 def _parameter_help(name: str, docstring: str) -> str:
-    """Return what a docstring says of a parameter, on its own line such as `units: Units of each layer`."""
+    """Return the docstring's line about a parameter, such as `units: Units of each layer`."""
     match = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
     return plain(match[1].strip()[:_MOST_HELP_CHARS]) if match else ""

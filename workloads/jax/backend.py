@@ -1,4 +1,4 @@
-"""JAX as the backend of workloads, for a worker and for jobs; only this module knows errors of JAX."""
+"""JAX as the backend of workloads, for a worker and for jobs; only this module handles JAX's errors."""
 
 import ctypes
 import os
@@ -26,11 +26,11 @@ class JaxBackend(PartialBackend):
     framework = JAX
 
     def import_framework(self, gpu_uuids: Sequence[str], memory_limit_gib: float = 0.0, /) -> dict[str, str]:
-        """Import JAX, check the GPUs that it sees, and let its allocator take no more of each."""
+        """Import JAX, check the GPUs that it sees, and limit its allocator on each."""
         users = dict(os.environ)
         self.prepare_environment(gpu_uuids)
         if memory_limit_gib and (total_bytes := _gpu_memory_bytes()):
-            os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)  # older name; JAX takes one of them
+            os.environ.pop("XLA_PYTHON_CLIENT_MEM_FRACTION", None)  # older name; JAX accepts only one of them
             os.environ["XLA_CLIENT_MEM_FRACTION"] = str(min(1.0, memory_limit_gib * 2**30 / total_bytes))
         import_modules(JAX)
         import jax
@@ -55,7 +55,7 @@ class JaxBackend(PartialBackend):
         return versions | JAX.variables(users)
 
     def build_task(self, spec: RunSpec, _source: Source | None, /) -> Task:
-        """Configure JAX, and make the model and its step; raises `RefusedError` for a custom workload."""
+        """Configure JAX, and build the model and its step; raises `RefusedError` for a custom workload."""
         from workloads.jax.steps import build_task, configure
 
         if is_custom(spec.workload):
@@ -63,7 +63,6 @@ class JaxBackend(PartialBackend):
         return build_task(spec, configure(spec.variant))
 
     def make_collector(self, spec: RunSpec, task: Task) -> "EvidenceCollector":
-        """Return the collector that reads JAX's profiler and the compiled program."""
         from workloads.jax.evidence import EvidenceCollector
 
         return EvidenceCollector(spec, task)
@@ -72,13 +71,12 @@ class JaxBackend(PartialBackend):
         return loaded_versions()
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
-        """Measure matrix products on the first device, in the precision that JAX is set to for it."""
         import jax
 
         from workloads.jax.steps import DTYPES, set_precision
 
         set_precision(precision)
-        # cuBLAS reaches the peak, too, and to try Triton's kernels takes XLA 36 s on an H200.
+        # cuBLAS also reaches the peak, and trying Triton's kernels takes XLA 36 s on an H200.
         multiply = jax.jit(jax.numpy.matmul, compiler_options={"xla_gpu_enable_triton_gemm": False})
 
         def matrices(size: int) -> Callable[[int], None]:
@@ -115,7 +113,7 @@ class JaxBackend(PartialBackend):
 
 
 def _gpu_memory_bytes() -> int:
-    """Return the memory of the first GPU in sight, as CUDA tells it before JAX starts; 0 without a driver."""
+    """Return the memory of the first visible GPU from CUDA, before JAX starts; 0 without a driver."""
     device, total = ctypes.c_int(), ctypes.c_size_t()
     try:
         cuda = ctypes.CDLL("libcuda.so.1")

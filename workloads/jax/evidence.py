@@ -1,4 +1,4 @@
-"""What really ran of a variant in JAX, from the program that XLA compiled and a profile of further steps."""
+"""The evidence of a run in JAX, from the program that XLA compiled and a profile of further steps."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
@@ -31,7 +31,7 @@ from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile
 _Fields = Mapping[int, tuple[str, "_Fields | type | None"]]
 """The fields of a protobuf message by number: the name, and the type: another message, str, bytes, or None for numbers.
 
-They are those of XLA's hlo.proto and xla_data.proto that `program_ops` reads; with JAX alone no protobuf is installed.
+They are the fields of XLA's hlo.proto and xla_data.proto that `program_ops` reads: JAX does not install protobuf.
 """
 _SHAPE: _Fields = {2: ("element_type", None), 5: ("layout", {1: ("minor_to_major", None)})}
 _INSTRUCTION: _Fields = {
@@ -101,7 +101,7 @@ def _decoded(value: Any, kind: Any) -> Iterator[Any]:
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
-    """Decode the varint at a position; return the number and the position behind it."""
+    """Decode the varint at a position; return the number and the position after it."""
     number = shift = 0
     while True:
         byte = data[position]
@@ -144,27 +144,27 @@ def _plane(plane: Any) -> Plane:
 
 
 def recurrent_implementation(observation: Observation) -> Aspect:
-    """Return the implementation by what the program's forward pass has: calls of cuDNN, or loops with products."""
+    """Return the implementation by the program's forward pass: calls of cuDNN, or loops with products."""
     variant = observation.variant
     config, requested = config_of(observation.spec.workload, variant), str(variant["implementation"])
     if not observation.products:
         return Aspect(name="implementation", requested=requested, reason=observation.no_product_reason)
     pattern = observed_pattern(observation.programs)
-    # XLA leaves no loop of what one iteration makes, and no product of one unit.
+    # XLA unrolls loops of one iteration, and turns products of one unit into other operations.
     if not pattern.is_distinctive or (pattern.loops and config.units == 1):
         reason = blank_reason(replace(pattern, fully_compiled=True))
         return Aspect(name="implementation", requested=requested, reason=reason)
     actual = str(pattern)
     if pattern == OpPattern(cudnn=config.layers):
         actual = "cudnn"
-    elif pattern.loops and pattern.products >= config.unroll:  # of an iteration's input products XLA may make one
+    elif pattern.loops and pattern.products >= config.unroll:  # XLA may merge an iteration's input products
         actual = "combined_input" if pattern.products == config.unroll else "standard"
     differs, note = f"What ran is not {requested}: it has {pattern}.", f"XLA's program has {pattern}."
     return compared("implementation", requested, actual, differs, "", note)
 
 
 def image_implementation(observation: Observation) -> Aspect:
-    """Return `native`, the only implementation of JAX's networks, once a convolution was seen."""
+    """Return `native`, the only implementation of JAX's networks, if a convolution was observed."""
     actual = "native" if any(op.is_spatial for op in observation.programs) else None
     requested = str(observation.variant["implementation"])
     return compared("implementation", requested, actual, "", observation.no_product_reason)
@@ -201,22 +201,16 @@ class EvidenceCollector:
         self._task = task
         self._trace = XlaTrace()
 
-    def start(self) -> None:
-        """Do nothing: the compiled program can be read at any time."""
-
-    def first_step_done(self) -> None:
-        """Do nothing: the step keeps its program."""
-
+    def start(self) -> None: ...
+    def first_step_done(self) -> None: ...
     def trace(self) -> None:
         """Run a few more steps under the profiler."""
         gpu = int(self._spec.variant["gpus"]) > 0
         self._trace = guarded_trace(lambda: _trace_task(self._task, gpu=gpu), XlaTrace)
 
-    def inspect(self) -> None:
-        """Do nothing: there are no custom workloads in JAX."""
-
+    def inspect(self) -> None: ...
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step."""
+        """Return the evidence so far, or None before the first step."""
         step = self._task.step
         if not isinstance(step, Step) or step.program is None:
             return None

@@ -1,6 +1,6 @@
 """The built-in workloads as functions of JAX: recurrent stacks and image networks, with the weights of every framework.
 
-Weights are lists in the order and the layouts of `workloads.seeding`, float32; a function casts them to the type of its
+Weights are float32 lists in the order and layouts of `workloads.seeding`. A function casts them to the type of its
 inputs, and computes one device's share of a batch.
 """
 
@@ -42,7 +42,7 @@ class RecurrentModel:
     """A stack of recurrent layers and a dense head in float32, on the last output or on all.
 
     `standard` is `lax.scan` over the time steps, `combined_input` a scan with as few products in its loop as possible,
-    `cudnn` one call of cuDNN a layer.
+    `cudnn` one call of cuDNN per layer.
     """
 
     def __init__(self, workload: str, variant: Variant) -> None:
@@ -54,12 +54,12 @@ class RecurrentModel:
         self.statistics: list[Weight] = []
 
     def forward(self, weights: Arrays, statistics: Arrays, inputs: Any, key: Key | None) -> Passed:
-        """Return the answers, [batch, 1] or [batch, timesteps, 1]; of all steps, 0 at padding.
+        """Return the outputs: [batch, 1], or for all steps [batch, timesteps, 1] with 0 at padding.
 
-        Inputs are sequences, or (sequences, lengths [batch]). With a key it is a pass of training, with dropout.
+        Inputs are sequences, or (sequences, lengths [batch]). With a key it is a training pass, with dropout.
         """
         config, valid = self._config, self._valid(inputs)
-        outputs = (inputs if valid is None else inputs[0]).swapaxes(0, 1)  # time first, as a scan has it
+        outputs = (inputs if valid is None else inputs[0]).swapaxes(0, 1)  # time first, as a scan requires
         weights_left = iter(weights)
         for depth in range(config.layers):
             cast_weights = (weight.astype(outputs.dtype) for weight in weights_left)
@@ -82,7 +82,7 @@ class RecurrentModel:
         return Passed(answers, statistics)
 
     def loss(self, answers: Any, inputs: Any, targets: Any) -> Any:
-        """Return the mean squared error; of all outputs, the mean over the sequences of that at their true steps."""
+        """Return the mean squared error; for all outputs, each sequence's mean over its true steps, averaged."""
         valid, errors = self._valid(inputs), (answers - targets) ** 2
         if valid is None or not self._config.all_outputs:
             return errors.mean()
@@ -90,7 +90,7 @@ class RecurrentModel:
         return ((errors * valid[..., None]).sum(1) / valid.sum(1, keepdims=True)).mean()
 
     def _valid(self, inputs: Any) -> Any | None:
-        """Return which steps of sequences are no padding, [timesteps, batch]; None if they are of one length."""
+        """Return which steps of sequences are not padding, [timesteps, batch]; None without padding."""
         if not isinstance(inputs, tuple):
             return None
         sequences, lengths = inputs
@@ -134,7 +134,7 @@ def _loop(
 ) -> Any:
     """Return the outputs [timesteps, batch, units] of one direction in the order of time; padding changes no state.
 
-    `combined` makes each product that waits for no other step outside the loop, for all steps at once.
+    `combined` moves each product that depends on no other step out of the loop, and computes it for all steps together.
     """
     kernel, recurrent_kernel, bias = weights
     input_bias, recurrent_bias = bias if config.bias_count > 1 else (bias, None)
@@ -179,10 +179,10 @@ def _loop(
 
 
 def _with_combined_gradient(scan: Callable[..., Any], lagged: Callable[[Any], Any]) -> Any:
-    """Return the scan with the recurrent kernel's gradient as one product after its loop, not a sum of one a step.
+    """Return the scan with the recurrent kernel's gradient as one product after its loop, not a sum over the steps.
 
-    It is the product of what `lagged` returns and the gradients of the recurrent products. Those are the gradients of
-    what each step adds to its product: of the biases, or if there are none, of the input products.
+    It is the product of `lagged`'s result and the gradients of the recurrent products. These equal the gradients of
+    what each step adds to its product: the biases, or without biases the input products.
     """
 
     def forward(sums: Any, recurrent_kernel: Any, biases: Any | None) -> tuple[Any, tuple[Callable[..., Any], Any]]:
@@ -205,7 +205,7 @@ def _activation(config: RecurrentConfig, values: Any) -> Any:
 
 
 def _lstm_step(config: RecurrentConfig, entering: Any, repeated: Any, state: Arrays) -> tuple[Any, ...]:
-    """Return output and memory, from the products of input and last output."""
+    """Return output and memory from the products of the input and of the last output."""
     enter, forget, candidate, leave = jnp.split(entering + repeated, config.gates, -1)
     memory = jax.nn.sigmoid(forget) * state[1] + jax.nn.sigmoid(enter) * _activation(config, candidate)
     return jax.nn.sigmoid(leave) * _activation(config, memory), memory
@@ -220,7 +220,8 @@ def _gru_step(config: RecurrentConfig, entering: Any, repeated: Any, state: Arra
 def _cudnn_layer(config: RecurrentConfig, inputs: Any, directions: Sequence[Arrays]) -> Any:
     """Return the outputs of one LSTM layer, [timesteps, batch, directions * units].
 
-    cuDNN reads all matrices transposed, and behind them the biases, a second one of each direction: Keras has none.
+    cuDNN reads all matrices transposed, followed by the biases, of which each direction has a second one that Keras
+    lacks.
     """
     timesteps, batch, features = inputs.shape
     matrices = [matrix.T for kernel, recurrent_kernel, _ in directions for matrix in (kernel, recurrent_kernel)]
@@ -235,9 +236,9 @@ def _cudnn_layer(config: RecurrentConfig, inputs: Any, directions: Sequence[Arra
 
 
 def _row_major(values: Any) -> Any:
-    """Return values that lie in memory in the order of their axes, and whose gradients do.
+    """Return values whose memory order, and whose gradients', is that of their axes.
 
-    JAX's calls of cuDNN name no layout: XLA passes gradients with the steps first, which cuDNN reads batch first.
+    JAX's calls of cuDNN specify no layout: XLA passes gradients with the steps first, but cuDNN reads them batch first.
     """
     return with_layout_constraint(values, Layout(tuple(range(values.ndim))))
 
@@ -258,12 +259,12 @@ class ImageModel:
                 self.statistics += [np.zeros(layer.channels, np.float32), np.ones(layer.channels, np.float32)]
 
     def forward(self, weights: Arrays, statistics: Arrays, images: Any, key: Key | None) -> Passed:
-        """Return the logits [batch, 10]. With a key it is a pass of training, with the batch's moments in norms."""
+        """Return the logits [batch, 10]. With a key it is a training pass, in which norms use the batch's moments."""
         training, weights_left, running = key is not None, iter(weights), iter(statistics)
         updated: list[Any] = []
 
         def apply(layer: cnn.Layer, images: Any) -> Any:
-            with jax.named_scope(layer.name):  # evidence tells layers by name
+            with jax.named_scope(layer.name):  # evidence identifies layers by name
                 if not isinstance(layer, Norm):
                     return self._layer(layer, images, weights_left)
                 images, *moments = self._norm(images, weights_left, running, training=training)

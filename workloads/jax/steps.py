@@ -1,6 +1,6 @@
-"""The step of a variant in JAX: one program of XLA with forward pass, backward pass and update, on one device or more.
+"""The step of a variant in JAX: one program of XLA with forward pass, backward pass and update, on one or more devices.
 
-On each device `shard_map` runs it on a part of the batch; the mean of the gradients is all that devices exchange.
+`shard_map` runs it on each device with a part of the batch; devices exchange only the mean of the gradients.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -31,7 +31,7 @@ DTYPES = {"float32": jnp.float32, "tf32": jnp.float32, "bfloat16": jnp.bfloat16,
 Batch = tuple[Any, Any]
 """Inputs and targets: arrays, or pairs of them."""
 State = dict[str, Any]
-"""All that a step changes; running statistics are those of each replica, one after the other."""
+"""Everything that a step changes; running statistics are each replica's, one after the other."""
 
 
 def configure(variant: Variant) -> Mesh:
@@ -46,12 +46,12 @@ def replica_count(variant: Variant) -> int:
 
 
 def set_precision(precision: str) -> None:
-    """Compute float32 in full; by default XLA computes it in TF32 on GPUs that have it."""
+    """Compute float32 in full; by default XLA uses TF32 on GPUs that have it."""
     jax.config.update("jax_default_matmul_precision", "highest" if precision == "float32" else None)
 
 
 def host_batch(workload: str, variant: Variant, number: int) -> Batch:
-    """Return one batch on the host, with integers in the 32 bits that JAX computes in."""
+    """Return one batch on the host, with 32-bit integers, as JAX computes."""
     batch = synthetic_batch(workload, variant, number)
     return tuple(jax.tree.map(lambda array: array.astype(np.int32) if array.dtype.kind == "i" else array, batch))
 
@@ -66,7 +66,7 @@ def device_batches(batches: Iterable[Batch], mesh: Mesh, precision: str) -> list
 
 
 Optimizer = Callable[[Arrays, Any, Arrays, Any], tuple[Arrays, Any]]
-"""From weights, slots, gradients and the number of the step to new weights and slots."""
+"""Returns new weights and slots, given weights, slots, gradients and the step's number."""
 
 
 def _adam(weights: Arrays, slots: Any, gradients: Arrays, _number: Any) -> tuple[Arrays, Any]:
@@ -136,7 +136,7 @@ class Step:
         return result
 
     def differentiate_next(self) -> tuple[Any, Arrays]:
-        """Return loss and gradients of the next batch; the state stays."""
+        """Return loss and gradients of the next batch, without changing the state."""
         loss, gradients, _ = self._gradients(self.state, *next(self._batches))
         return loss, gradients
 
@@ -144,7 +144,7 @@ class Step:
         return self._outputs(self.state, *next(self._batches))
 
     def saved_values(self) -> Iterator[Any]:
-        """Yield the weights, then the running statistics, each the mean over the devices."""
+        """Yield the weights, then the running statistics, averaged over the devices."""
         yield from self.state["weights"]
         for statistic in self.state["statistics"]:
             yield np.asarray(statistic).reshape(self.mesh.size, -1).mean(0)
@@ -161,8 +161,8 @@ class Step:
         return jax.jit(self._on_each(self._answer, _SPLIT))
 
     def _on_each(self, function: Callable[..., Any], out_specs: Any) -> Any:
-        """Return the function of whole batches that runs `function` on each device."""
-        # Unchecked, gradients are those of the device's part of the batch, until `_differentiate` exchanges them.
+        """Return a function of whole batches that runs `function` on each device."""
+        # Unchecked, gradients are those of the device's part of the batch until `_differentiate` exchanges them.
         return jax.shard_map(
             function, mesh=self.mesh, in_specs=(self._specs, _SPLIT, _SPLIT), out_specs=out_specs, check_vma=False
         )
@@ -177,7 +177,7 @@ class Step:
         return lax.pmean(values, _REPLICAS) if self.mesh.size > 1 else values
 
     def _differentiate(self, state: State, inputs: Any, targets: Any) -> tuple[Any, Arrays, Arrays]:
-        """Return the loss, its gradients and the running statistics; each device has its own dropout."""
+        """Return the loss, its gradients and the running statistics; dropout differs between devices."""
         key = jax.random.fold_in(jax.random.key(self._seed), state["number"])
         key = jax.random.fold_in(key, lax.axis_index(_REPLICAS))
 
@@ -200,9 +200,9 @@ class Step:
 
 
 def _checked(state: State, updated: State, gradients: Arrays) -> State:
-    """Return the new state where all gradients are finite, else the old weights; with the next scale of the loss.
+    """Return the new state if all gradients are finite, else the old weights; with the next loss scale.
 
-    The scale halves after infinite gradients, down to 1, and doubles after 2,000 good steps, as TensorFlow's does.
+    The scale halves after infinite gradients, down to 1, and doubles after 2,000 good steps, as in TensorFlow.
     """
     finite = jnp.all(jnp.array([jnp.isfinite(gradient).all() for gradient in gradients]))
     unchanged = {
@@ -247,7 +247,7 @@ def build_task(spec: RunSpec, mesh: Mesh) -> Task:
 
 
 def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, *, mesh: Mesh) -> Array:
-    """Return the outputs of a variant's model with saved weights to reference inputs, on the first device."""
+    """Return the outputs of a variant's model with saved weights for reference inputs, on the first device."""
     variant: Variant = {**spec.variant, "mode": "inference"}
     model = build_model(spec.workload, variant)
     count, values, lengths = len(model.weights), reference.model_inputs(variant), reference.lengths
@@ -258,10 +258,10 @@ def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference,
 
 
 def compute_gradients(request: ComputeGradients, mesh: Mesh) -> ComputedGradients:
-    """Differentiate the loss of one batch, part by part, and write what it computed.
+    """Differentiate the loss of one batch, part by part, and write the results.
 
     Raises:
-        RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.
+        RefusedError: The weights to start from have other shapes, or gradients are not finite.
     """
     workload, variant = request.spec.workload, request.spec.variant
     model, batch = build_model(workload, variant), host_batch(workload, variant, 0)

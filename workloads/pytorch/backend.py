@@ -1,4 +1,4 @@
-"""PyTorch as the backend of workloads, for a worker and for jobs; only this module knows errors of PyTorch."""
+"""PyTorch as the backend of workloads, for a worker and for jobs; only this module handles PyTorch's errors."""
 
 import os
 import platform
@@ -32,9 +32,10 @@ class PytorchBackend(PartialBackend):
     framework = PYTORCH
 
     def preimport(self) -> None:
-        """Import PyTorch for a run that is not known yet; CUDA is asked for no GPU before that is."""
+        """Import PyTorch for a run that is still unknown, without CUDA looking for GPUs."""
         super().preimport()
-        # Else the run's optimizer does, for 5 s on some machines. Inductor must wait: its import asks CUDA for GPUs.
+        # Otherwise the run's optimizer imports it, which takes 5 s on some machines. Inductor must wait: its import
+        # asks CUDA for GPUs.
         import torch._dynamo  # noqa: F401
 
     def import_framework(self, gpu_uuids: Sequence[str], _memory_limit_gib: float = 0.0, /) -> dict[str, str]:
@@ -51,7 +52,7 @@ class PytorchBackend(PartialBackend):
         cudnn = torch.backends.cudnn.version()
         versions = {
             "python": platform.python_version(),
-            PYTORCH.version_key: torch.__version__.partition("+")[0],  # the CUDA has a key
+            PYTORCH.version_key: torch.__version__.partition("+")[0],  # a separate key holds the CUDA version
             "numpy": np.__version__,
             "pytorch_cuda": torch.version.cuda,
             "pytorch_cudnn": f"{cudnn // 10_000}.{cudnn // 100 % 100}.{cudnn % 100}" if cudnn else None,
@@ -61,7 +62,7 @@ class PytorchBackend(PartialBackend):
         return {name: str(value) for name, value in versions.items() if value} | PYTORCH.variables(users)
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
-        """Configure PyTorch, and make the model and its step."""
+        """Configure PyTorch, and build the model and its step."""
         from workloads.pytorch.custom import build_custom_task
         from workloads.pytorch.steps import build_task, configure
 
@@ -71,7 +72,6 @@ class PytorchBackend(PartialBackend):
         return build_task(spec, device)
 
     def make_collector(self, spec: RunSpec, task: Task) -> "EvidenceCollector":
-        """Return the collector that reads PyTorch's profiler."""
         from workloads.pytorch.evidence import EvidenceCollector
 
         return EvidenceCollector(spec, task)
@@ -81,7 +81,6 @@ class PytorchBackend(PartialBackend):
         return {}
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
-        """Measure matrix products on the first device, in the precision that PyTorch is set to for it."""
         import torch
 
         from workloads.pytorch.steps import DTYPES, set_precision
@@ -111,7 +110,7 @@ class PytorchBackend(PartialBackend):
         return model_outputs(spec, list(saved.weights.values()), saved.reference, device=device)
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
-        """Configure PyTorch for the variant, and make its step without an update."""
+        """Configure PyTorch for the variant, and run its step without an update."""
         from workloads.pytorch.gradients import compute_gradients
         from workloads.pytorch.steps import configure
 

@@ -1,4 +1,4 @@
-"""A custom workload in PyTorch: the user's module, loss, data and optimizer, checked, as a model and its task."""
+"""A custom workload in PyTorch: the user's module, loss, data and optimizer, checked and built into a task."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +24,7 @@ _ADAM_RATE, _ADAM_EPSILON = 0.001, 1e-7
 
 
 class CustomModel(Model):
-    """The user's module with its loss; a tuple of inputs is its arguments, a dict its keyword arguments."""
+    """The user's module with its loss; a tuple of inputs becomes its arguments, a dict its keyword arguments."""
 
     def __init__(self, module: nn.Module, loss: Callable[..., Any] | None) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ class CustomModel(Model):
         return self.module(*inputs) if isinstance(inputs, tuple | list) else self.module(inputs)
 
     def forward(self, inputs: Any) -> Tensor:
-        """Return the outputs; of a module with several, the mean of each."""
+        """Return the outputs; for a module with several outputs, the mean of each."""
         outputs = _tensors(self.answer(inputs))
         if not outputs:
             raise TypeError("the model returns no tensor")
         return outputs[0] if len(outputs) == 1 else torch.stack([output.float().mean() for output in outputs])
 
     def loss(self, inputs: Any, targets: Any) -> Tensor:
-        """Return the loss of the user's function, else what the module gives, or has as its `loss`."""
+        """Return the loss of the user's function, else the module's result or its `loss`."""
         outputs = self.answer(inputs)
         loss = getattr(outputs, "loss", outputs) if self._loss is None else self._loss(outputs, targets)
         source = "the model, without a loss," if self._loss is None else "the loss"
@@ -132,9 +132,10 @@ class CustomWorkload:
         return batch
 
     def _to_tensor(self, value: Any) -> Tensor:
-        """Return a copy on the host, its strides as they are.
+        """Return a copy on the host with the same strides.
 
-        A tensor keeps its type. Of arrays float64, which NumPy makes unasked, becomes that of the weights, int32 int64.
+        A tensor keeps its type. In arrays, float64, NumPy's default, becomes the weights' type, and int32 becomes
+        int64.
         """
         if value is None:
             raise TypeError("batch returns None among its arrays; targets can be None as a whole only")
@@ -162,13 +163,13 @@ class CustomStep(Step):
         self._checks_gradients = False
 
     def join(self) -> None:
-        """Average gradients over the ranks, whose models have to be alike; raises `CustomWorkloadError`."""
+        """Average gradients over the ranks, whose models must be alike; raises `CustomWorkloadError`."""
         with self._function.attribute_errors():
             super().join()
         self._checks_gradients = self._trains
 
     def differentiate(self, inputs: Any, targets: Any) -> Tensor:
-        """Run both passes; raises `CustomWorkloadError` if ranks would wait for a gradient that there is not."""
+        """Run both passes; raises `CustomWorkloadError` if ranks would wait for a gradient that does not exist."""
         try:
             loss = super().differentiate(inputs, targets)
         except RuntimeError as error:
@@ -193,7 +194,7 @@ class CustomStep(Step):
         return self.last
 
     def infer(self, inputs: Any) -> Tensor:
-        """Return the outputs of a batch in inference; with gradients from where on the module differentiates itself."""
+        """Return the outputs of a batch in inference; gradients are enabled if the module itself differentiates."""
         try:
             return super().infer(inputs)
         except RuntimeError as error:
@@ -206,8 +207,8 @@ class CustomStep(Step):
     def answers(self, inputs: Any, *, noise: bool) -> list[Tensor]:
         """Return each output of the user's module as steps compute it, but operation by operation.
 
-        Its modules are in the mode in which the steps left them. Without `noise` those that keep no statistics are in
-        evaluation mode, so that no dropout makes outputs differ.
+        Modules stay in the mode in which the steps left them. Without `noise`, those that keep no statistics are in
+        evaluation mode, so that dropout does not make outputs differ.
         """
         modes = {module: module.training for module in self.model.modules()}
         for module in modes:
@@ -261,7 +262,7 @@ def _inspection(step: CustomStep, variant: Variant) -> Inspection:
 
     def distinct() -> tuple[int, int, int]:
         inputs, _ = step.batches.take()
-        with register_module_forward_pre_hook(record):  # modules of TorchScript take no hook of their own
+        with register_module_forward_pre_hook(record):  # modules of TorchScript take no hooks
             outputs = [step.answers(inputs, noise=True)]
         if variant["mode"] == "train":
             outputs.append(step.answers(inputs, noise=False))
@@ -279,13 +280,13 @@ def _inspection(step: CustomStep, variant: Variant) -> Inspection:
 
 
 def _numbers(tensor: Tensor) -> Any:
-    """Return a tensor as an array, in float64 if it is of floating-point numbers: NumPy has no bfloat16."""
+    """Return a tensor as an array; floating-point numbers become float64, because NumPy has no bfloat16."""
     values = tensor.detach().cpu()
     return (values.double() if values.is_floating_point() else values).numpy()
 
 
 def _sample(output: Tensor) -> Any:
-    """Return some numbers of each row, in float64; as it is where it has no rows."""
+    """Return some numbers of each row, in float64; an output without rows unchanged."""
     if not output.ndim:
         return _numbers(output)
     rows = output.reshape(len(output), -1)

@@ -1,4 +1,4 @@
-"""What really ran of a variant in PyTorch, from the operations and kernels of a few steps after the measured part."""
+"""The evidence of a run in PyTorch, from the operations and kernels of a few steps after the measured part."""
 
 import time
 from collections import Counter
@@ -50,7 +50,7 @@ _NO_PRODUCT = "No matrix product was seen in what ran."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compilation:
-    """What Inductor did in this process: the graphs that it compiled, and why it left them."""
+    """Inductor's work in this process: the graphs that it compiled, and the causes of graph breaks."""
 
     graphs: int
     breaks: tuple[str, ...]
@@ -58,10 +58,10 @@ class Compilation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Observation:
-    """A trace of steps as they were measured, what PyTorch's compiler counted, and what each rank had afterwards.
+    """A trace of steps as they were measured, the compiler's counts, and each rank's state afterwards.
 
-    `layers` are those of a custom module, `findings` what its task told, or why it did not; `memory_limits_bytes` is
-    the most that may be taken of each GPU.
+    `layers` are a custom module's; `findings` are its task's, or why there are none; `memory_limits_bytes` is the most
+    that the process may take of each GPU.
     """
 
     spec: RunSpec
@@ -82,7 +82,7 @@ class Observation:
 
     @property
     def unseen_reason(self) -> str:
-        """Return one sentence on why no product was seen."""
+        """Return one sentence on why no product was observed."""
         return _NO_PRODUCT if self.trace.steps else _NO_TRACE
 
 
@@ -93,7 +93,7 @@ def _aspect(
 
 
 def recurrent_implementation(observation: Observation) -> Aspect:
-    """Return the implementation by cuDNN's calls: one a layer, one for all layers, or none in a loop of cells."""
+    """Return the implementation by cuDNN's calls: one per layer, one for all layers, or none in a loop of cells."""
     requested, layers = str(observation.variant["implementation"]), int(observation.variant["layers"])
     calls = _cudnn_calls(observation)
     actual = None
@@ -107,13 +107,13 @@ def recurrent_implementation(observation: Observation) -> Aspect:
 
 
 def image_implementation(observation: Observation) -> Aspect:
-    """Return `native`, the only implementation of PyTorch's networks, once a convolution was seen."""
+    """Return `native`, the only implementation of PyTorch's networks, if a convolution was observed."""
     actual = "native" if any(op.is_spatial for op in observation.trace.ops) else None
     return _aspect(observation, "implementation", str(observation.variant["implementation"]), actual, "")
 
 
 def layout(observation: Observation) -> Aspect:
-    """Return the memory format of the images that convolutions, batch norms and poolings really got."""
+    """Return the memory format of the images that convolutions, batch norms and poolings received."""
     requested = str(observation.variant["layout"])
     layouts = Counter(op.layout for op in observation.trace.ops if op.is_spatial)
     differing = sum(count for name, count in layouts.items() if name != requested)
@@ -128,7 +128,7 @@ def layout(observation: Observation) -> Aspect:
 def custom_layout(observation: Observation) -> Iterator[Aspect]:
     """Yield the layout of operations on images, if one was requested or they differ, with the layers that differ.
 
-    Without a request it is unknown which of several was meant.
+    Without a request, several layouts leave open which one was meant.
     """
     requested = requested_layout(observation.variant)
     layouts = Counter(LAYOUTS[op.layout.lower()] for op in observation.trace.ops if op.is_spatial)
@@ -148,7 +148,7 @@ def custom_layout(observation: Observation) -> Iterator[Aspect]:
 
 
 def layer_notes(observation: Observation) -> Iterator[str]:
-    """Yield how often recurrent layers of a custom module called cuDNN, and which modules had another mode."""
+    """Yield how often a custom module's recurrent layers called cuDNN, and which modules were in another mode."""
     if names := [layer.name for layer in observation.layers if layer.recurrent]:
         calls = _cudnn_calls(observation)
         yield f"Recurrent layers ({listed(names)}): {f'{calls:g} cuDNN calls a step' if calls else 'no cuDNN call'}."
@@ -167,7 +167,7 @@ def _cudnn_calls(observation: Observation) -> float:
 
 
 def precision(observation: Observation) -> Aspect:
-    """Return the types that took most of the time in products; on a GPU the kernels tell float32 from TF32."""
+    """Return the types that took most of the products' time; on a GPU the kernels distinguish float32 from TF32."""
     requested = str(observation.variant["precision"])
     times = Counter[str]()
     for op in observation.products:
@@ -183,7 +183,7 @@ def precision(observation: Observation) -> Aspect:
 
 
 def compilation(observation: Observation) -> Aspect:
-    """Return whether Inductor compiled the forward and backward pass whole, and what ran outside its graphs."""
+    """Return whether Inductor compiled the whole forward and backward pass, and what ran outside its graphs."""
     requested = "on" if observation.variant["compile"] else "off"
     compiled, products = observation.compilation, observation.products
     outside = sum(not op.compiled for op in products)
@@ -211,7 +211,7 @@ def device(observation: Observation) -> Aspect:
 
 
 def replicas(observation: Observation) -> Aspect:
-    """Return how many devices computed a part of the batch of their own."""
+    """Return how many devices computed their own part of the batch."""
     requested = str(ranks.replica_count(observation.variant))
     devices, batch_parts = observation.trace.devices, len({state.batch for state in observation.states})
     count = min(devices, batch_parts) if batch_parts else devices
@@ -272,9 +272,9 @@ def profile_steps(step: Callable[[], Any], steps: int, *, gpu: bool) -> tuple[To
 
 
 def _guarded(step: Callable[[], Any], work: Callable[[], TorchTrace], *, gpu: bool) -> TorchTrace:
-    """Return what `work` traces of a step in its own thread, once that has made one step.
+    """Run `work` in its own thread, after one step there, and return its trace.
 
-    PyTorch keeps the algorithms of cuDNN by thread: the first step of another thread times them all again.
+    PyTorch stores cuDNN's algorithms by thread: the first step of another thread times them all again.
     """
 
     def traced() -> TorchTrace:
@@ -298,18 +298,18 @@ class EvidenceCollector:
         self._inspector = Inspector(task)
 
     def start(self) -> None:
-        """Look at a custom module's weights before the first step."""
+        """Record a custom module's weights before the first step."""
         self._inspector.start()
 
     def first_step_done(self) -> None:
-        """Note that something ran, and what it may take of GPUs."""
+        """Record that something ran, and how much GPU memory it may take."""
         self._began = True
         if self._spec.variant["memory_limit"]:
             self._memory_limits_bytes = tuple(map(memory_limit_bytes, ranks.gpus_of(self._spec.variant)))
         self._inspector.record_loss()
 
     def trace(self) -> None:
-        """Run a few more steps under the profiler; of a captured one, also what was captured, by its operations."""
+        """Run a few more steps under the profiler; for a captured step, also trace the captured operations."""
         self._inspector.record_loss()
         gpu, step = bool(self._spec.variant["gpus"]), self._task.step
         self._trace = _guarded(step, lambda: trace_steps(partial(profile_steps, step, gpu=gpu)), gpu=gpu)
@@ -319,11 +319,11 @@ class EvidenceCollector:
             self._trace = replace(self._trace, ops=captured.ops, op_steps=captured.op_steps, notes=notes)
 
     def inspect(self) -> None:
-        """Look at what a custom module's steps did."""
+        """Inspect what a custom module's steps did."""
         self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step."""
+        """Return the evidence so far, or None before the first step."""
         if not self._began:
             return None
         states = self._task.step.states if isinstance(self._task.step, RankedStep) else ()

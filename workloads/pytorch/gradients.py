@@ -1,6 +1,6 @@
-"""Loss and gradients of a first step in PyTorch, or its outputs: variants that compute the same agree in them.
+"""Loss and gradients of a first step in PyTorch, or its outputs, in which equivalent variants agree.
 
-The step is the one that is measured, with precision, layout and compiler; only its optimizer changes nothing.
+It is the measured step, with precision, layout and compiler, except that the optimizer changes nothing.
 """
 
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ from workloads.weights import mean_gradients, moments, read_start, write_gradien
 
 
 def compute_gradients(request: ComputeGradients, device: torch.device) -> ComputedGradients:
-    """Run the step on one batch, part by part, and write what it computed.
+    """Run the step on one batch, part by part, and write the results.
 
     Raises:
-        RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.
+        RefusedError: The weights to start from have other shapes, or gradients are not finite.
     """
     variant = request.spec.variant
     trains = variant["mode"] == "train"
@@ -55,10 +55,10 @@ def compute_gradients(request: ComputeGradients, device: torch.device) -> Comput
 
 
 def parted_step(request: ComputeGradients, device: torch.device, share: Share) -> tuple[Step, list[Weight], Batch]:
-    """Return a rank's part of the step on parts of a batch, the seed's weights if it starts from these, and the batch.
+    """Return a rank's step on parts of a batch, the seed's weights if it starts from these, and the batch.
 
     Raises:
-        RefusedError: The weights are not of the shapes of those to start from.
+        RefusedError: The weights to start from have other shapes.
     """
     workload, variant = request.spec.workload, request.spec.variant
     size = int(variant["batch_size"]) // request.parts
@@ -82,7 +82,7 @@ def parted_step(request: ComputeGradients, device: torch.device, share: Share) -
 
 
 def _start_weights(model: Model, path: str | None) -> list[Weight]:
-    """Assign another variant's weights, or return those of the seed if there are none."""
+    """Assign another variant's weights; without them, return the seed's."""
     values = [view.value() for view in model.views]
     if path is None:
         return values

@@ -20,7 +20,7 @@ from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.seeding import Weight, image_weights, recurrent_weights
 
 _NORM_MOMENTUM = 1 - NORM_MOMENTUM
-"""PyTorch writes the complement."""
+"""PyTorch's momentum is the complement."""
 
 
 Read = Callable[..., Tensor]
@@ -29,9 +29,9 @@ Write = Callable[[Tensor], Sequence[Tensor]]
 
 @dataclass(frozen=True, slots=True)
 class WeightView:
-    """One trained weight in the layout that all frameworks share, which one or two parameters hold in PyTorch's.
+    """One trained weight in the layout that all frameworks share; one or two parameters hold it in PyTorch's layout.
 
-    `read` makes it of its parameters or of their gradients, `write` the parameters of it.
+    `read` converts its parameters or their gradients to this layout, `write` converts back.
     """
 
     name: str
@@ -43,7 +43,7 @@ class WeightView:
         return _array(self.read(*(parameter.detach() for parameter in self.parameters)))
 
     def gradient(self) -> Weight:
-        """Return its gradient, zero where the loss does not depend on it."""
+        """Return its gradient, zero if the loss does not depend on it."""
         gradients = (
             torch.zeros_like(parameter) if parameter.grad is None else parameter.grad.to_dense()
             for parameter in self.parameters
@@ -65,7 +65,7 @@ class Model(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
 
     Attributes:
         views: Its trained weights in the order of all frameworks.
-        optimizer: Their optimizer; None is that of the workload.
+        optimizer: Their optimizer; None means the workload's.
     """
 
     views: Sequence[WeightView]
@@ -80,7 +80,7 @@ class Model(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
         return []
 
     def load(self, values: Sequence[Weight]) -> None:
-        """Set weights and running statistics of a model for inference alone, in the order in which they are saved."""
+        """Set a model's weights and running statistics, for inference only, in the order of the file."""
         for view, value in zip(self.views, values, strict=False):
             view.assign(value)
         for statistic, value in zip(self.buffers(), values[len(self.views) :], strict=True):
@@ -102,7 +102,7 @@ class CellLoop(nn.Module):  # type: ignore[misc]
     def forward(self, inputs: Tensor, valid: Tensor | None) -> Tensor:
         """Return the outputs [batch, timesteps, directions * units] in the order of time.
 
-        `valid` says which steps are no padding, [batch, timesteps]; padding changes no state.
+        `valid` marks the steps that are not padding, [batch, timesteps]; padding changes no state.
         """
         return torch.cat(
             [self._run(cell, inputs, valid, backwards=bool(number)) for number, cell in enumerate(self.cells)], -1
@@ -120,7 +120,7 @@ class CellLoop(nn.Module):  # type: ignore[misc]
             else:
                 output = self._gru_step(cell, inputs[:, step], masked, output)
             if valid is not None:
-                states = zip((output, memory), state, strict=True)  # a GRU has no memory, which stays
+                states = zip((output, memory), state, strict=True)  # a GRU has no memory, so it passes through
                 output, memory = (
                     value if value is previous else torch.where(valid[:, step, None], value, previous)
                     for value, previous in states
@@ -152,14 +152,14 @@ class CellLoop(nn.Module):  # type: ignore[misc]
 
 
 def _dropout_mask(example: Tensor, share: float) -> Tensor | None:
-    """Return what a tensor is multiplied with to leave out a share of it; None for no share."""
+    """Return the factors of a tensor that zero a share of it and scale the rest; None if the share is 0."""
     return functional.dropout(torch.ones_like(example), share) if share else None
 
 
 class RecurrentModel(Model):
     """A stack of recurrent layers and a dense head in float32, on the last output or on all.
 
-    `standard` is a loop of cells, `cudnn` one `nn.LSTM` or `nn.GRU` a layer, `cudnn_stack` one for all layers.
+    `standard` is a loop of cells, `cudnn` one `nn.LSTM` or `nn.GRU` per layer, `cudnn_stack` one for all layers.
     """
 
     def __init__(self, workload: str, variant: Variant) -> None:
@@ -184,7 +184,7 @@ class RecurrentModel(Model):
             view.assign(value)
 
     def _views(self) -> Iterator[WeightView]:
-        """Yield the layers' own parameters as weights; an LSTM's second bias stays zero, as Keras has one."""
+        """Yield the layers' own parameters as weights; an LSTM's second bias stays zero, because Keras has one."""
         torch_order = self._config.cudnn_gates
         keras_order = [torch_order.index(number) for number in range(len(torch_order))]
 
@@ -224,9 +224,9 @@ class RecurrentModel(Model):
         return [getattr(layer, f"{name}_l{inner}{'_reverse' if backward else ''}") for name in names]
 
     def forward(self, inputs: Any) -> Tensor:
-        """Return the answers, [batch, 1] or [batch, timesteps, 1]; of all steps, 0 at padding.
+        """Return the outputs: [batch, 1], or for all steps [batch, timesteps, 1] with 0 at padding.
 
-        Inputs are sequences, or (sequences, lengths [batch]) where their lengths differ, which loops alone can read.
+        Inputs are sequences, or (sequences, lengths [batch]) if their lengths differ, which only loops can read.
         """
         valid = self._valid(inputs)
         inputs = inputs if valid is None else inputs[0]
@@ -243,7 +243,7 @@ class RecurrentModel(Model):
         return answers if valid is None or not self._config.all_outputs else answers * valid[..., None]
 
     def loss(self, inputs: Any, targets: Tensor) -> Tensor:
-        """Return the mean squared error; of all outputs, the mean over the sequences of that at their true steps."""
+        """Return the mean squared error; for all outputs, each sequence's mean over its true steps, averaged."""
         valid = self._valid(inputs)
         if valid is None or not self._config.all_outputs:
             return functional.mse_loss(self(inputs), targets)
@@ -251,7 +251,7 @@ class RecurrentModel(Model):
         return (errors.sum(1) / valid.sum(1, keepdim=True)).mean()
 
     def _valid(self, inputs: Any) -> Tensor | None:
-        """Return which steps of sequences are no padding, [batch, timesteps]; None if they are of one length."""
+        """Return which steps of sequences are not padding, [batch, timesteps]; None without padding."""
         if isinstance(inputs, Tensor):
             return None
         sequences, lengths = inputs
@@ -261,7 +261,7 @@ class RecurrentModel(Model):
 
 
 def _by_cudnn(layer: nn.Module, inputs: Tensor) -> Tensor:
-    """Return the outputs of PyTorch's own layers in autocast's type: it computes them in float16 for bfloat16, too."""
+    """Return the outputs of PyTorch's own layers in autocast's type: for bfloat16, too, they compute in float16."""
     device = inputs.device.type
     if not torch.is_autocast_enabled(device) or torch.get_autocast_dtype(device) is not torch.bfloat16:
         return layer(inputs)[0]
@@ -271,7 +271,7 @@ def _by_cudnn(layer: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def _reordered(tensor: Tensor, order: Sequence[int]) -> Tensor:
-    """Return a weight whose first axis has all gates, one after the other, in another order of the gates."""
+    """Return a weight whose first axis holds all gates, with the gates in another order."""
     gates = tensor.chunk(len(order), 0)
     return torch.cat([gates[number] for number in order], 0)
 
@@ -279,7 +279,7 @@ def _reordered(tensor: Tensor, order: Sequence[int]) -> Tensor:
 class ImageModel(Model):
     """An image network of `workloads.cnn` on images [batch, colours, height, width], whatever their memory format.
 
-    `prepare` makes these images of a step's inputs.
+    `prepare` converts a step's inputs to these images.
     """
 
     def __init__(self, workload: str, variant: Variant) -> None:
@@ -304,9 +304,9 @@ class ImageModel(Model):
         self.views = views
 
     def _bias(self, norm: Norm) -> float:
-        """Return what the running variance of a model that trains is multiplied with before it is used.
+        """Return the factor that corrects the running variance of a training model.
 
-        Keras keeps the biased variance, PyTorch one that is N / (N - 1) times as large, for N values a channel.
+        Keras keeps the biased variance, PyTorch N / (N - 1) times that, for N values per channel.
         """
         count = self._counts[norm.name]
         return (count - 1) / count if self._trains else 1.0
@@ -352,7 +352,7 @@ class ImageModel(Model):
 
 
 def _normalised_values(net: Iterable[cnn.Layer | Sum], batch: int, side: int = cnn.IMAGE_SIZE) -> dict[str, int]:
-    """Return over how many values of a batch each norm takes a channel's mean; `side` is the pixels' before the net."""
+    """Return the number of values in each norm's mean of a channel; `side` is the images' size before the net."""
     sizes: dict[str, int] = {}
     for layer in net:
         match layer:
@@ -390,7 +390,7 @@ def _module_name(name: str) -> str:
 
 
 def _convolution(images: Tensor, layer: Conv, weights: nn.Module) -> Tensor:
-    """Convolve with zeros around the images as TensorFlow has them: with a stride of 2 at the far sides alone."""
+    """Convolve with TensorFlow's zero padding, which a stride of 2 puts only at the far sides."""
     kernel, bias = weights[0], weights[1] if layer.bias else None  # indexed: Dynamo of 2.11 unpacks no list of weights
     if layer.stride == 1:
         return functional.conv2d(images, kernel, bias, padding=layer.kernel // 2)

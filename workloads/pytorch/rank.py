@@ -1,7 +1,7 @@
-"""A rank beside rank 0, in its own process: `python workloads/entry.py workloads.pytorch.rank`, started by that.
+"""A rank other than 0, in its own process: rank 0 starts `python workloads/entry.py workloads.pytorch.rank`.
 
-Its first line on stdin is the order, each further one what rank 0 does at that moment; the end of stdin ends it. On
-stdout it has its state after a trace, or how it failed.
+The first line on its stdin is the order, each further line what rank 0 does at that moment; the end of stdin ends it.
+It writes to stdout its state after a trace, or how it failed.
 """
 
 import os
@@ -25,7 +25,7 @@ from workloads.pytorch.steps import Step, build_step, configure, fetch
 
 
 def _follow(orders: BinaryIO, step: Step, group: Group, answers: BinaryIO) -> None:
-    """Do what rank 0 does, until there is nothing more."""
+    """Do what rank 0 does, until its lines end."""
     for line in orders:
         word, *arguments = line.decode().rstrip("\n").split(" ", 2)
         match word:
@@ -58,9 +58,9 @@ def _trace(step: Step, group: Group, steps: int, folder: Path) -> None:
 
 
 def main() -> None:
-    """Compute with rank 0, then end the process without PyTorch's teardown, which may wait for other ranks."""
+    """Compute with rank 0, then exit without PyTorch's teardown, which may wait for other ranks."""
     answers, orders = claim_stdout(), sys.stdin.buffer
-    os.register_at_fork(after_in_child=answers.close)  # else rank 0 waits for whatever a user's file forks, too
+    os.register_at_fork(after_in_child=answers.close)  # otherwise rank 0 would also wait for a user's forked processes
     order = msgspec.json.decode(orders.readline(), type=RankOrder)
     if set_parent_death_signal() != order.parent:
         return

@@ -1,7 +1,7 @@
-"""Processes that compute together, one a GPU: rank 0 is the worker, and starts the others, which end with it.
+"""Processes that compute together, one per GPU: rank 0 is the worker, and starts the others, which end with it.
 
-Rank 0 tells the others what it does itself, a line each on their stdin, and never waits for an answer while steps are
-measured: they make the same steps, as far ahead of their GPUs as it is. `workloads.pytorch.rank` is what they run.
+Rank 0 writes what it does to the others' stdin, one line each, and never waits for an answer during measured steps:
+they run the same steps, as far ahead of their GPUs as rank 0 is. They execute `workloads.pytorch.rank`.
 """
 
 import contextlib
@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from workloads.pytorch.steps import Step
 
 DATA_PARALLEL = "data_parallel"
-"""The all-reduce that is no process a GPU: one process with a thread for each, by `nn.DataParallel`."""
+"""The all-reduce without a process per GPU: one process with a thread for each, by `nn.DataParallel`."""
 _HOST = "127.0.0.1"
 _TIMEOUT_S, _GRACE_S = 600.0, 30.0
-"""How long ranks wait for each other; rank 0 waits longer, so that it hears what the others report."""
+"""How long ranks wait for each other. Rank 0 waits longer, so that it receives the others' reports."""
 _END_S = 3.0
-"""How long a rank has to end by itself; one that waits for another rank's part of a step never does."""
+"""How long a rank has to exit; one that waits for another rank's part of a step never does."""
 _ENTRY = Path(__file__).parents[1] / "entry.py"
 
 
@@ -52,7 +52,7 @@ def rank_count(variant: Variant) -> int:
 
 
 def gpus_of(variant: Variant, rank: int = 0) -> range:
-    """Return the GPUs on which a rank computes; none is the CPU."""
+    """Return the GPUs on which a rank computes; none means the CPU."""
     return range(rank, rank + int(variant["gpus"]) // rank_count(variant))
 
 
@@ -70,7 +70,7 @@ class Share:
 class RankOrder(msgspec.Struct, frozen=True):
     """The first line that a rank reads: what to compute, the port of rank 0's store, and its process.
 
-    A custom workload has a `source`. A job's `gradients` say how its batch is parted and what it starts from.
+    A custom workload has a `source`. A job's `gradients` say how to divide its batch and where to start.
     """
 
     spec: RunSpec
@@ -82,10 +82,7 @@ class RankOrder(msgspec.Struct, frozen=True):
 
 
 class RankState(msgspec.Struct, frozen=True, kw_only=True, tag="state", tag_field=TAG):
-    """What a rank has after a trace: checksums of its weights and of its part of the first batch, and a limit.
-
-    That is the most memory that it may take of its GPU.
-    """
+    """A rank's state after a trace."""
 
     weights: int
     batch: int
@@ -97,7 +94,7 @@ _decoder: msgspec.json.Decoder[RankState | Finished] = msgspec.json.Decoder(Rank
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """The ranks of a run as one of them has them: its share of the work, and the store that rank 0 serves."""
+    """The ranks of a run from one rank's view: its share of the work, and the store that rank 0 serves."""
 
     share: Share
     store: dist.Store
@@ -107,7 +104,7 @@ class Group:
         return cls(order.share, dist.TCPStore(_HOST, order.port, is_master=False, wait_for_workers=False))
 
     def connect(self, device: torch.device) -> None:
-        """Wait for the other ranks, and connect with them: by NCCL between GPUs, by Gloo on the CPU."""
+        """Wait for the other ranks and connect with them: by NCCL between GPUs, by Gloo on the CPU."""
         on_gpu, rank = device.type == "cuda", self.share.rank
         dist.init_process_group(
             "nccl" if on_gpu else "gloo",
@@ -119,7 +116,7 @@ class Group:
         )
 
     def meet(self, name: str) -> None:
-        """Wait until all ranks call this with a name, without anything on their GPUs."""
+        """Wait until all ranks call this with a name, without using their GPUs."""
         if self.store.add(name, 1) == self.share.ranks:
             self.store.set(f"{name}/all", b"")
         self.store.wait([f"{name}/all"], timedelta(seconds=_TIMEOUT_S))
@@ -132,7 +129,7 @@ def mean_over_ranks(result: Tensor) -> Tensor:
 
 
 def trace_rank(step: "Step", group: Group, steps: int, folder: Path) -> float:
-    """Write a rank's trace of some steps, which begin once all ranks are ready; return the seconds of one."""
+    """Write a rank's trace of some steps, which begin when all ranks are ready; return the seconds per step."""
     path, on_gpu = folder / f"{group.share.rank:03}.json", step.device.type == "cuda"
     return write_trace(step, steps, path, gpu=on_gpu, ready=lambda: group.meet(str(folder)))
 
@@ -146,7 +143,7 @@ def _start(order: RankOrder) -> "subprocess.Popen[bytes]":
 
 
 def _tell(child: "subprocess.Popen[bytes]", line: bytes) -> None:
-    with contextlib.suppress(BrokenPipeError):  # its listener knows
+    with contextlib.suppress(BrokenPipeError):  # its listener reports the end
         _orders_of(child).write(line)
 
 
@@ -158,16 +155,16 @@ def _orders_of(child: "subprocess.Popen[bytes]") -> IO[bytes]:
 class RankedStep:
     """The step of all ranks, as rank 0 runs it.
 
-    Thread: one at a time makes steps and traces; a thread a rank reads what that says.
+    Thread: one at a time runs steps and traces; one thread per rank reads its messages.
     """
 
     def __init__(
         self, spec: RunSpec, ranks: int, source: Source | None, gradients: ComputeGradients | None = None
     ) -> None:
-        """Start the other ranks, which import PyTorch and build their part meanwhile; `local` has to be set then."""
+        """Start the other ranks, which import PyTorch and build their part meanwhile; then `local` must be set."""
         self.local: Step
         self.states: tuple[RankState, ...] = ()
-        # A port that the system chooses, on this host alone: none can be in use.
+        # The system chooses a free port, on this host only.
         server = create_server((_HOST, 0))
         port = server.getsockname()[1]
         store = dist.TCPStore(_HOST, port, is_master=True, wait_for_workers=False, master_listen_fd=server.detach())
@@ -179,9 +176,9 @@ class RankedStep:
         self._kills = False
 
     def connect(self, finish: Callable[[Finished], object]) -> None:
-        """Wait for the other ranks and connect with them; `finish` is called instead of one that ends before its time.
+        """Wait for the other ranks and connect with them; if one of them ends early, `finish` is called.
 
-        That is from its own thread: this one may wait for that rank without end.
+        It is called on another thread, because this one may wait for that rank forever.
         """
         for rank, child in enumerate(self._children, start=1):
             listen = functools.partial(self._listen, rank, child, finish)
@@ -195,7 +192,7 @@ class RankedStep:
         return self.local()
 
     def mean(self, result: Tensor) -> Tensor:
-        """Return the mean of the last step's result over the ranks, which have all finished it by then."""
+        """Return the mean of the last step's result over the ranks, once all have finished it."""
         self._tell(b"mean\n")
         return mean_over_ranks(result)
 
@@ -209,12 +206,12 @@ class RankedStep:
         self.local.halve_scale()
 
     def count_correct(self) -> Tensor:
-        """Return how many test images all ranks classify correctly, each in its part of them."""
+        """Return how many test images all ranks classify correctly, each on its part of them."""
         self._tell(b"test\n")
         return self.mean(self.local.count_correct()) * self._group.share.ranks
 
     def statistics(self) -> list[Tensor]:
-        """Return the model's running statistics, each the mean over the ranks."""
+        """Return the model's running statistics, averaged over the ranks."""
         self._tell(b"statistics\n")
         return list(map(mean_over_ranks, self.local.statistics()))
 
@@ -224,9 +221,9 @@ class RankedStep:
         self.local.reuse_batches(reuse)
 
     def trace(self, steps: int, folder: Path) -> float:
-        """Trace that many steps on all ranks, each into a file of the folder, and keep what the ranks have then.
+        """Trace that many steps on all ranks, each into a file of the folder, and keep the ranks' states.
 
-        Returns the seconds of a step under the profiler.
+        Returns the seconds per step under the profiler.
         """
         self._tell(f"trace {steps} {folder}\n".encode())
         step_s = trace_rank(self.local, self._group, steps, folder)
@@ -234,7 +231,7 @@ class RankedStep:
         return step_s
 
     def close(self) -> None:
-        """End the other ranks; one that ended before its time is reported first."""
+        """End the other ranks; report one that ended early first."""
         for child in self._children:
             _orders_of(child).close()
         deadline_s = time.monotonic() + _END_S

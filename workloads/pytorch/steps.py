@@ -36,12 +36,12 @@ def configure(variant: Variant, rank: int = 0) -> torch.device:
     if threads:
         torch.set_num_threads(threads)
     set_precision(str(variant["precision"]))
-    # As TensorFlow does. PyTorch keeps what it timed by thread, and DataParallel starts new threads in each step.
+    # As in TensorFlow. PyTorch stores timings by thread, and DataParallel starts new threads in each step.
     torch.backends.cudnn.benchmark = variant["all_reduce"] != DATA_PARALLEL
     if variant["compile"]:
         import torch._inductor.config as inductor
 
-        inductor.layout_optimization = False  # else it makes NHWC of NCHW where it thinks that faster
+        inductor.layout_optimization = False  # otherwise it turns NCHW into NHWC where it expects that to be faster
     torch.manual_seed(int(variant["seed"]))
     if not int(variant["gpus"]):
         return torch.device("cpu")
@@ -64,8 +64,8 @@ def set_precision(precision: str) -> None:
     By default PyTorch computes convolutions and recurrent layers in TF32, and matrix products in float32.
     """
     cudnn, matmul = torch.backends.cudnn, torch.backends.cuda.matmul
-    # The older flags first: unless they agree, PyTorch raises as soon as a module reads one, as `cudnn.flags` does. No
-    # level above the operations is set: a flag that is turned off again would not agree with it.
+    # The older flags come first: unless they agree, PyTorch raises when a module reads one, as `cudnn.flags` does.
+    # Nothing is set above the operations' level: turning that flag off later would disagree with it.
     cudnn.allow_tf32 = matmul.allow_tf32 = precision == "tf32"
     for operation in (matmul, cudnn.conv, cudnn.rnn):
         operation.fp32_precision = "tf32" if precision == "tf32" else "ieee"
@@ -78,7 +78,7 @@ def host_batch(workload: str, variant: Variant, number: int) -> Batch:
 
 
 class DeviceBatches:
-    """Batches that stay on the device, in turn."""
+    """Batches that stay on the device and take turns."""
 
     def __init__(self, batches: Iterable[Batch], device: torch.device, dtype: torch.dtype | None = None) -> None:
         """Copy batches to a device; `dtype` is the type of floating-point inputs, None keeps theirs."""
@@ -104,9 +104,9 @@ def device_batches(
     dtype: torch.dtype | None = None,
     map_batches: Callable[[Callable[[int], Batch], Iterable[int]], Iterable[Batch]] = map,
 ) -> DeviceBatches:
-    """Return the batches that stay on the device; `batch` returns the one of a number, on the host.
+    """Return the batches that stay on the device; `batch` returns a batch by number, on the host.
 
-    `map_batches` is for a `batch` that several threads may call.
+    `map_batches` may use threads if `batch` allows it.
     """
     first_batch = batch(0)
     size_bytes = sum(tensor.nbytes for tensor in tree_leaves(first_batch))
@@ -116,7 +116,7 @@ def device_batches(
 def make_optimizer(
     workload: str, model: Model, variant: Variant, *, captured: bool
 ) -> tuple[torch.optim.Optimizer, Schedule | None]:
-    """Return the optimizer of a workload, fused to one kernel for many weights, or the model's own; and a schedule."""
+    """Return the model's own optimizer, or the workload's, fused to one kernel for many weights; and its schedule."""
     if model.optimizer is not None:
         for group in model.optimizer.param_groups:
             group.update({"capturable": captured} if captured and "capturable" in group else {})
@@ -131,13 +131,13 @@ def make_optimizer(
     ]
     if not isinstance(rate, Schedule):
         return torch.optim.SGD(groups, rate, MOMENTUM, fused=True), None
-    # A captured step reads it at each replay.
+    # A captured step reads the rate at each replay.
     peak = torch.tensor(rate.peak, device=trained[0].device)
     return torch.optim.SGD(groups, peak, MOMENTUM, fused=True), rate
 
 
 class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
-    """A model's loss, in inference its outputs, as a module that PyTorch's parallel wrappers take."""
+    """A model's loss, in inference its outputs, as a module for PyTorch's parallel wrappers."""
 
     def __init__(self, model: Model, autocast: Callable[[], Any]) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class _Answer(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
 
 
 class Step:
-    """One step of a variant: eager, with its forward and backward pass compiled, or captured in a CUDA graph whole.
+    """One step of a variant: eager, with compiled forward and backward pass, or captured as a whole in a CUDA graph.
 
     With several ranks it is one rank's part, whose gradients are averaged over all of them.
     """
@@ -199,10 +199,10 @@ class Step:
         """Average gradients over the ranks of the process group from now on, each batch norm by itself."""
         if not self._trains:
             return
-        seed = torch.initial_seed() + dist.get_rank()  # each rank leaves out others in its dropout
+        seed = torch.initial_seed() + dist.get_rank()  # so that each rank's dropout is different
         torch.manual_seed(seed % 2**63)
         answer = self._compiled(_Answer(self.model, self._autocast))
-        # The statistics of batch norm stay those of a rank, as TensorFlow's replicas have them.
+        # Each rank keeps its own batch-norm statistics, as TensorFlow's replicas do.
         names = [name for name, _ in answer.named_buffers()]
         DistributedDataParallel._set_params_and_buffers_to_ignore_for_model(answer, names)  # noqa: SLF001
         self._answer = DistributedDataParallel(answer, gradient_as_bucket_view=True)
@@ -226,7 +226,7 @@ class Step:
         return self._result
 
     def _set_rate(self) -> None:
-        """Set the learning rate of the next step, ahead of the device; one without an update counts, too."""
+        """Set the next step's learning rate, ahead of the device; steps without an update count too."""
         if self._optimizer is None or self._schedule is None:
             return
         for group in self._optimizer.param_groups:
@@ -234,7 +234,7 @@ class Step:
         self._steps_begun += 1
 
     def eager(self, inputs: Any, targets: Any) -> Tensor:
-        """Run one step operation by operation, except for what is compiled."""
+        """Run one step operation by operation, except for compiled parts."""
         if self._optimizer is None:
             return self.infer(inputs).float().mean()
         loss = self.differentiate(inputs, targets)
@@ -243,11 +243,11 @@ class Step:
         return loss
 
     def differentiate(self, inputs: Any, targets: Any) -> Tensor:
-        """Run the forward and the backward pass, and return the loss; gradients are scaled as `scaler` says."""
+        """Run forward and backward pass and return the loss; `scaler` scales the gradients."""
         if self._captures:
             self.model.zero_grad(set_to_none=False)
         else:
-            for weight in self._weights:  # `zero_grad` looks through all modules: 1 % of a step that the host limits
+            for weight in self._weights:  # `zero_grad` visits all modules: 1 % of a step that is bound by the host
                 weight.grad = None
         with self._autocast():
             loss = self._answer(inputs, targets)
@@ -266,7 +266,7 @@ class Step:
             return self._answer(inputs).detach()
 
     def count_correct(self) -> Tensor:
-        """Return how many of its test images the model classifies correctly, with its current running statistics."""
+        """Return how many of the rank's test images the model classifies correctly, with its current statistics."""
         assert self._tests is not None, "it trains by epochs"
         self.model.eval()
         with torch.no_grad(), self._autocast():
@@ -290,7 +290,7 @@ class Step:
         return self.eager(*self._static)
 
     def _before_capture(self, batch: Batch) -> Tensor:
-        """Run an eager step on its own stream, as a capture needs it; after the last of them, capture."""
+        """Run an eager step on its own stream, as a capture requires; capture after the last of them."""
         if self._static is None:
             self._static = tree_map(torch.empty_like, batch)
         self._copy(batch)
@@ -302,7 +302,7 @@ class Step:
         self._calls += 1
         if self._calls == EAGER_STEPS:
             graph = torch.cuda.CUDAGraph()
-            # Other threads, as that of the prefetch queue, may go on meanwhile.
+            # Other threads, such as the prefetch queue's, may continue meanwhile.
             with torch.cuda.graph(graph, capture_error_mode="thread_local"):
                 self._result = self.eager(*self._static)
             self._graph = graph
@@ -328,13 +328,13 @@ class BlockEnds:
         self._origin_ns = 0
 
     def mark(self, result: Tensor) -> Callable[[], tuple[int, float]]:
-        """Enqueue an end behind the step with this result, as `Task.mark_end` says."""
+        """Enqueue an end after the step with this result, as `Task.mark_end` describes."""
         if self._origin is None:
             torch.cuda.synchronize()
             self._origin = torch.cuda.Event(enable_timing=True)
             self._origin.record()
             self._origin_ns = time.monotonic_ns()
-        # The next step may overwrite the result, and reading it would wait for that step, too.
+        # The next step may overwrite the result, and reading it would also wait for that step.
         origin, copy = self._origin, torch.empty([], dtype=result.dtype, pin_memory=True)
         copy.copy_(result, non_blocking=True)
         end = torch.cuda.Event(enable_timing=True)
@@ -350,14 +350,14 @@ class BlockEnds:
 def _checksum(tensors: Iterable[Tensor]) -> int:
     checksum = 0
     for tensor in tensors:
-        # A copy has stride 1: a dimension of size 1 counts as contiguous with any other, which `view` refuses.
+        # A copy gets stride 1: a dimension of size 1 counts as contiguous with any stride, which `view` refuses.
         flat = tensor.detach().cpu().flatten().clone(memory_format=torch.contiguous_format)
         checksum = zlib.crc32(flat.view(torch.uint8).numpy(), checksum)
     return checksum
 
 
 def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageData | None) -> Step:
-    """Return a rank's part of a built-in workload's step; it has to `join` the others if there are any.
+    """Return a rank's part of a built-in workload's step; it must `join` any other ranks.
 
     Raises:
         RefusedError: The stored images do not fill a batch.
@@ -381,7 +381,7 @@ def build_step(spec: RunSpec, device: torch.device, share: Share, stored: ImageD
 
 
 def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference, *, device: torch.device) -> Array:
-    """Return the outputs of a variant's model with saved weights to reference inputs, operation by operation."""
+    """Return the outputs of a variant's model with saved weights for reference inputs, operation by operation."""
     plain: Variant = {"mode": "inference", "compile": False, "cuda_graph": False, "all_reduce": "nccl"}
     variant = {**spec.variant, **plain}
     model = build_model(spec.workload, variant)
@@ -398,7 +398,7 @@ def model_outputs(spec: RunSpec, weights: Sequence[Array], reference: Reference,
 
 
 def task_of(step: Step, ranked: RankedStep | None, variant: Variant, **more: Any) -> Task:
-    """Return the task of a step, or of all ranks if there are others; `more` are other attributes of `Task`."""
+    """Return the task of a step, or of all ranks if there are others; `more` has further attributes of `Task`."""
     on_gpu = step.device.type == "cuda"
     if ranked is not None:
         ranked.local = step
@@ -416,7 +416,7 @@ def task_of(step: Step, ranked: RankedStep | None, variant: Variant, **more: Any
 
 
 def build_task(spec: RunSpec, device: torch.device) -> Task:
-    """Load stored data, and return a built-in workload's variant, ready to step once it is connected."""
+    """Load stored data, and return a built-in workload's variant, ready to step after `connect`."""
     variant, ranks = spec.variant, rank_count(spec.variant)
     stored = stored_data(variant)
     ranked = RankedStep(spec, ranks, None) if ranks > 1 else None

@@ -1,4 +1,4 @@
-"""Stored images on their way into a PyTorch step: on the device ahead of it, made numbers and cropped within it."""
+"""Stored images in a PyTorch step: copied to the device ahead of it, converted to numbers and cropped within it."""
 
 from collections import deque
 from collections.abc import Callable, Iterator
@@ -29,7 +29,7 @@ Copied = tuple[Inputs, Tensor, Any]
 
 
 class PrefetchQueue:
-    """A rank's batches, on the device ahead of their step.
+    """A rank's batches, copied to the device ahead of their step.
 
     Thread: copies have their own; the methods are for the thread of the loop.
     """
@@ -45,7 +45,7 @@ class PrefetchQueue:
         self.first = self._pending[0].result()[:2]
 
     def take(self) -> tuple[Inputs, Tensor]:
-        """Return the next batch, inputs and classes; what is enqueued from now on waits until it is on the device."""
+        """Return the next batch, inputs and classes; work enqueued from now on waits until it is on the device."""
         following = self._pending.popleft()
         self._pending.append(following if self._reuse else self._fetch())
         inputs, classes, copied = following.result()
@@ -53,7 +53,7 @@ class PrefetchQueue:
             stream = torch.cuda.current_stream(self._device)
             stream.wait_event(copied)
             for tensor in (*inputs, classes):
-                tensor.record_stream(stream)  # else the next copy may take its memory before the step has read it
+                tensor.record_stream(stream)  # otherwise the next copy may take its memory before the step has read it
         return inputs, classes
 
     def reuse_batches(self, reuse: bool) -> None:
@@ -100,7 +100,7 @@ class EvaluationImages:
 class Preprocessing(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
     """The first part of a step with a batch from the host: bytes become numbers, (x - mean) / deviation per channel.
 
-    A crop reaches up to 4 pixels beyond its image, where there are zeros (He et al. 2016, section 4.2).
+    A crop reaches up to 4 pixels beyond its image, into zeros (He et al. 2016, section 4.2).
     """
 
     def __init__(self, training: Split, variant: Variant) -> None:
@@ -118,7 +118,7 @@ class Preprocessing(nn.Module):  # type: ignore[misc] # mypy knows no PyTorch
 
 
 def crop(images: Tensor, crops: Tensor, *, channels_last: bool) -> Tensor:
-    """Return crops of images [n, channels, height, width] with a border of zeros, in their size and memory format.
+    """Return crops of images [n, channels, height, width] with a border of zeros, in the same size and memory format.
 
     Crops are first row, first column, and 1 to mirror, [n, 3].
     """
@@ -128,7 +128,7 @@ def crop(images: Tensor, crops: Tensor, *, channels_last: bool) -> Tensor:
     columns = columns + crops[:, 2:] * (width - 1 - 2 * columns) + crops[:, 1:2]
     rows = torch.arange(height, device=images.device) + crops[:, :1]
     positions = (rows[:, :, None] * (width + 2 * PADDING) + columns[:, None, :]).flatten(1)
-    # Of memory in either order this gathers in that order: no transpose.
+    # Gathers in the memory order of the images, so without a transpose.
     if channels_last:
         pixels = padded.permute(0, 2, 3, 1).flatten(1, 2)
         chosen = pixels.gather(1, positions[:, :, None].expand(-1, -1, channels))

@@ -1,4 +1,4 @@
-"""Makes traces with `torch.profiler`, and reads them: kernels, where time went, operations with types and formats.
+"""Records traces with `torch.profiler` and reads them: kernels, times, operations with types and formats.
 
 The trace is in the Trace Event Format of Chrome, as `export_chrome_trace` writes it; times are microseconds.
 """
@@ -35,10 +35,10 @@ _SPATIAL = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """An operation that the host started, a product or one on images.
+    """An operation that the host started: a product, or one on images.
 
-    `dtype` is of its first tensor, `layout` of the first that has the four axes of images, `time_ns` is on the device.
-    `compiled` is whether a graph of Inductor started it.
+    `dtype` is its first tensor's, `layout` that of its first tensor with the four axes of images, `time_ns` its time on
+    the device. `compiled`: a graph of Inductor started it.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Op:
 
     @property
     def is_product(self) -> bool:
-        """Whether it computes matrix products or convolutions; those of gradients, too."""
+        """Return whether it computes matrix products or convolutions, including those of gradients."""
         return self.name in _PRODUCTS
 
     @property
@@ -59,7 +59,7 @@ class Op:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TorchTrace(Trace):
-    """A trace with the operations that hosts started in `op_steps` steps of one device, and launches of CUDA graphs."""
+    """A trace with the operations that one device's hosts started in `op_steps` steps, and launches of CUDA graphs."""
 
     ops: tuple[Op, ...] = ()
     op_steps: int = 0
@@ -69,11 +69,11 @@ class TorchTrace(Trace):
 def write_trace(
     step: Callable[[], Any], steps: int, path: Path, *, gpu: bool, ready: Callable[[], None] = do_nothing
 ) -> float:
-    """Write the trace of some steps to a file; return the seconds that one of them took under the profiler.
+    """Write the trace of some steps to a file; return the seconds per step under the profiler.
 
-    `ready` is called before the first of them, once the profiler has started.
+    `ready` is called before the first step, once the profiler has started.
     """
-    import torch  # here: whoever reads the trace of a user's script has no PyTorch
+    import torch  # here: the reader of a script's trace may lack PyTorch
     from torch.profiler import ProfilerActivity, profile
 
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if gpu else [])]
@@ -92,7 +92,7 @@ def write_trace(
 def read(
     traces: Sequence[bytes], steps: int, *, gpu: bool, to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns
 ) -> TorchTrace:
-    """Return the trace of some steps on the GPUs, or on the CPU, from that of each process.
+    """Return the trace of some steps on the GPUs, or on the CPU, from each process's trace.
 
     `to_monotonic` converts nanoseconds since 1970.
     """
@@ -114,7 +114,7 @@ def read(
     devices: dict[str, list[Event]] = {}
     for kernel in kernels:
         devices.setdefault(kernel.line.device, []).append(kernel)
-    # On the CPU a step's operations run on any thread: only a step that is traced alone can be told from others.
+    # On the CPU a step's operations run on any thread: only a step traced alone can be separated from others.
     step = traced_step(kernels, steps, lambda ps: to_monotonic(base_ns + ps // 1000)) if gpu or steps == 1 else None
     return TorchTrace(
         steps=steps,
@@ -148,7 +148,7 @@ class _Document(msgspec.Struct):
     baseTimeNanoseconds: int = 0  # noqa: N815
 
     def complete(self, base_ns: int) -> Iterator[_TraceEvent]:
-        """Yield the events that have a length, on the clock of a trace with this base."""
+        """Yield the events with a duration, on the clock of a trace with this base."""
         for event in self.traceEvents:
             if event.ph == "X":
                 event.ts += (self.baseTimeNanoseconds - base_ns) / 1000
@@ -174,7 +174,7 @@ def _gpu_events(events: Sequence[_TraceEvent]) -> Iterator[Event]:
 
 
 def _cpu_events(host: Iterable[_TraceEvent], device: str) -> Iterator[Event]:
-    """Yield what operations did themselves: an operation may start others, and continues after them."""
+    """Yield what operations did themselves: an operation may start others in the middle."""
     for event, (start, end) in _own_times(host):
         line = Line(device, f"thread {event.tid}", int(event.tid) if isinstance(event.tid, int) else 0)
         yield Event(
@@ -183,7 +183,7 @@ def _cpu_events(host: Iterable[_TraceEvent], device: str) -> Iterator[Event]:
 
 
 def _own_times(events: Iterable[_TraceEvent]) -> Iterator[tuple[_TraceEvent, tuple[float, float]]]:
-    """Yield each event with the parts of its time in which none that it started ran, thread by thread."""
+    """Yield each event with the parts of its time outside the events that it started, thread by thread."""
     threads: dict[int | str, list[_TraceEvent]] = {}
     for event in events:
         if event.dur > 0:
@@ -204,7 +204,7 @@ def _own_times(events: Iterable[_TraceEvent]) -> Iterator[tuple[_TraceEvent, tup
 
 
 class _LaunchedTime:
-    """The time of what a thread of the host launched on GPUs, from one moment to another."""
+    """The time of the GPU work that a host thread launched between two moments."""
 
     def __init__(self, events: Sequence[_TraceEvent]) -> None:
         durations = Counter[object]()
@@ -223,13 +223,13 @@ class _LaunchedTime:
 
 
 def _calls_of_graphs(events: Iterable[_TraceEvent]) -> list[_TraceEvent]:
-    """Return the calls of graphs that Inductor compiled, in the order of time; none is within another."""
+    """Return the calls of Inductor's graphs, in the order of time, without nested calls."""
     calls = (event for event in events if event.cat != "gpu_user_annotation" and event.name.startswith(_GRAPH_CALL))
     return sorted(calls, key=lambda event: event.ts)
 
 
 def _ops(host: Iterable[_TraceEvent], launched: _LaunchedTime | None, graphs: Sequence[_TraceEvent]) -> Iterator[Op]:
-    """Yield the products and what works on images; `launched` is of GPUs, None for the CPU."""
+    """Yield the products and the operations on images; `launched` is the GPUs' time, None on the CPU."""
     for event in _innermost(host):
         if event.name in _PRODUCTS or event.name in _SPATIAL:
             types, dims, strides = (event.args.get(key, ()) for key in ("Input type", "Input Dims", "Input Strides"))
@@ -257,7 +257,7 @@ def _is_of_images(dims: Sequence[Any], strides: Sequence[Any]) -> bool:
 
 
 def layout_of(dims: Sequence[int], strides: Sequence[int]) -> str:
-    """Return the layout of images by the axis whose neighbours lie side by side; "" if both would do."""
+    """Return the layout of images by the axis with stride 1; "" if both layouts fit."""
     _, channels, height, width = dims
     if channels == 1 or height * width == 1:
         return ""

@@ -1,7 +1,7 @@
-"""Commands of the user's as workloads: their names, placeholders and parameters, and the words that a variant makes.
+"""Users' commands as workloads: names, placeholders and parameters, and the words of a variant.
 
 A variant has a value of `{name}` for each placeholder, of `$NAME` for each environment variable, and of `revision` for
-the code; so none of them is taken for a parameter of the program's own of the same name.
+the code; so none of them collides with the program's own parameters.
 """
 
 import contextlib
@@ -19,9 +19,9 @@ from workloads.schema import UsageError, Workload
 
 _PREFIX = "script:"
 REVISION = "revision"
-"""The key of a variant that says which commit of the user's repository it is of: its name, `@`, and its hash."""
+"""The key for the commit of the user's repository in a variant: its name, `@`, and its hash."""
 VARIABLE = "$"
-"""How the key of an environment variable begins; its name follows."""
+"""The prefix of keys for environment variables; the variable's name follows."""
 
 _PLACEHOLDER = re.compile(r"\{(?:(?P<brace>\{)|(?P<name>[A-Za-z_]\w*)(?:(?P<is_switch>\?)(?P<text>[^{}]*))?\}|)")
 _ARITHMETIC = re.compile(r"(?!.*\*\s*\*)[\d\s.+*/()-]+")
@@ -38,14 +38,14 @@ def is_script(workload: str) -> bool:
 
 
 def script_name(words: tuple[str, ...]) -> str:
-    """Return the name under which runs of a command are stored: `script:train.py`, of `-m pkg.train` `script:train`."""
+    """Return the stored name of a command: `script:train.py`, or `script:train` for `-m pkg.train`."""
     modules = [word.rpartition(".")[2] for flag, word in itertools.pairwise(words) if flag == "-m"]
     word = next(iter([*(word for word in words if word.endswith((".py", ".sh"))), *modules, words[0]]))
     return f"{_PREFIX}{PurePath(word).name}"
 
 
 def script_workload(name: str) -> Workload:
-    """Return the workload of that name, with what the program can set of a command that it knows nothing of."""
+    """Return the workload of that name, with the parameters that the program can set for any command."""
     return Workload(
         name=name,
         title=f"{name.removeprefix(_PREFIX)} (a command)",
@@ -63,10 +63,10 @@ def script_workload(name: str) -> Workload:
 
 
 def command_names(command: Command) -> dict[str, bool]:
-    """Return the placeholders of a command, and whether each is a switch everywhere.
+    """Return the placeholders of a command, each with whether all its uses are switches.
 
     Raises:
-        UsageError: A brace is neither part of one nor doubled.
+        UsageError: A brace is neither doubled nor part of a placeholder.
     """
     names: dict[str, bool] = {}
     for word in (*command.words, command.examples):
@@ -79,15 +79,15 @@ def command_names(command: Command) -> dict[str, bool]:
 
 
 def placeholder_key(name: str) -> str:
-    """Return the key of a placeholder's value in a variant; the program's own parameters have their own."""
+    """Return the key of a placeholder's value in a variant, which differs from the program's own parameters."""
     return name if name in _OWN else f"{{{name}}}"
 
 
 def fill_command(command: Command, variant: Variant) -> list[str]:
-    """Return the words that a variant runs.
+    """Return the words that a variant executes.
 
-    No value is split. The text of a switch is, if nothing else is in the word, and a word of a switch that is off
-    is left out.
+    Values are never split. A switch's text is split if it is the whole word; if the switch is off, that word is left
+    out.
     """
     words: list[str] = []
     for word in command.words:
@@ -113,18 +113,18 @@ def _fill(word: str, variant: Variant) -> str:
 
 
 def variables(variant: Variant) -> dict[str, str]:
-    """Return the environment variables that a variant sets; "" is for one that is not set."""
+    """Return the environment variables that a variant sets; "" means not set."""
     return {key.removeprefix(VARIABLE): str(value) for key, value in variant.items() if key.startswith(VARIABLE)}
 
 
 def examples_per_step(command: Command, variant: Variant) -> int:
-    """Return the value of the expression for examples of a step; 0 without one. Raises `UsageError`."""
+    """Return the value of the expression for the examples of a step; 0 without one. Raises `UsageError`."""
     text = _fill(command.examples, variant)
     if not text:
         return 0
     value = 0.0
     with contextlib.suppress(SyntaxError, ZeroDivisionError):
-        # No names, and no powers: nothing that takes long.
+        # Neither names nor powers, so it cannot take long.
         value = eval(text) if _ARITHMETIC.fullmatch(text) else 0.0  # noqa: S307
     if value < 1 or value != int(value):
         raise UsageError(
@@ -134,18 +134,18 @@ def examples_per_step(command: Command, variant: Variant) -> int:
 
 
 def rank_count(words: Sequence[str]) -> int:
-    """Return how many ranks torchrun or accelerate is asked to start; 0 if not stated."""
+    """Return how many ranks the command asks torchrun or accelerate to start; 0 if not stated."""
     match = _RANKS.search(" ".join(words))
     return int(match[1]) if match else 0
 
 
 def names_python(word: str) -> bool:
-    """Return whether the first word of a command is a Python, which another may stand for."""
+    """Return whether the first word of a command is a Python, which another may replace."""
     return _PYTHON.fullmatch(word) is not None
 
 
 def command_line(command: Command, variant: Variant) -> str:
-    """Return what a variant runs as a shell would take it, with its environment variables before it."""
+    """Return a variant's command line for a shell, preceded by its environment variables."""
     settings = [f"{name}={shlex.quote(value)}" for name, value in variables(variant).items() if value]
     words, python = fill_command(command, variant), str(variant.get("interpreter", ""))
     if packages := str(variant.get("packages", "")).split():
@@ -157,7 +157,7 @@ def command_line(command: Command, variant: Variant) -> str:
 
 
 def describe_command(command: Command) -> str:
-    """Return a command and its options, as a text that is stored and shown."""
+    """Return a command and its options as text to store and display."""
     options = [
         *(("--loop", command.loop) if command.loop else ()),
         *(("--examples", command.examples) if command.examples else ()),
@@ -167,7 +167,7 @@ def describe_command(command: Command) -> str:
 
 
 def script_options(described: str, variant: Variant) -> tuple[list[str], list[str]]:
-    """Return the options by which a variant of a described command is run again, and the command's words."""
+    """Return the options that run a variant of a described command again, and the command's words."""
     described_command = shlex.split(described.partition("\n")[0])
     begin = described_command.index("--") if "--" in described_command else 0
     options, words = described_command[:begin], described_command[begin + 1 :]

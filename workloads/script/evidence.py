@@ -1,6 +1,6 @@
-"""What ran of a command: from what its probe counted, and from the trace of a few steps.
+"""Evidence of a command: its probe's counts, and the trace of a few steps.
 
-Nothing is requested of a foreign script, so nothing is verified of it but what ran.
+Nothing is requested of a user's script, so evidence only reports what ran.
 """
 
 import re
@@ -17,28 +17,29 @@ from workloads.pytorch.trace import TorchTrace, read
 from workloads.trace import monotonic_clock
 
 _SMALL_SHARE = 0.05
-"""Of the time in products: what has less is not named."""
+"""Types with a smaller share of the products' time are not named."""
 _TENSOR_CORES = 0.01
 _OPTIMIZERS = (
     ("fused", re.compile(r"_fused_(adam|sgd|adagrad)|Fused(Adam|SGD|Lamb)|fused_adam", re.IGNORECASE)),
-    # Clipping and averages of weights have other operations of several tensors.
+    # Clipping and weight averaging use other operations on several tensors.
     ("foreach", re.compile(r"_foreach_(addcdiv|addcmul|add)_|multi_tensor_apply.*(PointwiseOp|BinaryOp)")),
     ("single-tensor", re.compile(r"addcdiv|addcmul|aten::(lerp|add)_")),
 )
-"""How an optimizer updates its weights, by the kernels or operations of a step; the first that is seen."""
+"""How an optimizer updates its weights, by the kernels or operations of a step; the first match counts."""
 _ARGUMENTS = "Only the script knows what its arguments request; this shows what ran."
 
 
 class Ending(msgspec.Struct, kw_only=True):
-    """The last message of the probe in a script.
+    """The last message of a script's probe.
 
     Attributes:
-        kind: Whether all was measured, the script ended before, or its optimizers' calls changed their pattern.
-        all_steps: Those from the first block to the last, with what lies between.
-        lost_ns: The time between blocks by its reason.
-        waited_ns: Of the measured blocks, the time in which the script waited for its loader.
-        examples: Those of the measured blocks; 0 if unknown.
-        gpus: Those that the process computed on; the ranks each have theirs.
+        kind: Whether the measurement is complete, the script ended early, or the pattern of its optimizers' calls
+            changed.
+        all_steps: Steps from the first block to the last, including those between blocks.
+        lost_ns: The time between blocks, by reason.
+        waited_ns: The time in measured blocks that the script waited for its loader.
+        examples: Examples of the measured blocks; 0 if unknown.
+        gpus: GPUs on which the process computed; each rank has its own.
         outside: Modules of the user's folder that were not imported from the frozen tree.
     """
 
@@ -64,7 +65,7 @@ class Ending(msgspec.Struct, kw_only=True):
 
 
 def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int) -> Evidence:
-    """Return the evidence of a script that made steps since `begin_ns`, with its trace if there is a file."""
+    """Return the evidence of a script that ran steps since `begin_ns`, with its trace if the file exists."""
     gpu = bool(ending.gpus)
 
     def read_file() -> TorchTrace:
@@ -104,7 +105,7 @@ def _seen(ending: Ending, trace: TorchTrace, *, gpu: bool) -> Iterator[tuple[str
 
 
 def _precision(trace: TorchTrace, *, gpu: bool) -> str:
-    """Return the types of the products, those of most time first; "" if none was seen, or their names do not say."""
+    """Return the types of the products, longest time first; "" if no products or types were observed."""
     times = Counter[str]()
     for op in trace.ops:
         if op.is_product and op.dtype:

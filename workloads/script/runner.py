@@ -1,4 +1,4 @@
-"""Runs a user's command in a copy of its frozen tree, passes on what its probe says, and ends all of its processes."""
+"""Runs a user's command in a copy of its frozen tree, forwards its probe's messages, and ends all its processes."""
 
 import ast
 import contextlib
@@ -50,14 +50,14 @@ from workloads.script.evidence import Ending, script_evidence
 from workloads.training import Report
 
 PROBE_VARIABLE = "VARIANTSCOPE_PROBE"
-"""The environment variable by which the processes of a command find the worker, and the worker finds them."""
+"""The environment variable by which a command's processes find the worker, and vice versa."""
 _PROBE = Path(__file__).parent / "probe"
 _PROGRAM = str(Path(__file__).parents[2])
 _LOOK_S = 0.05
 _ALIVE_S = 60.0
 _KILL_S = 5.0
 _LEAST_BLOCKS = 3
-"""So many measured blocks are a result, although the command ended before its time."""
+"""This many measured blocks are a result even if the command ended early."""
 _LOOP = "the loop whose iterations are steps (--loop train.py:42; in the window, Loop of steps)"
 _NO_STEP = {
     True: "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
@@ -65,12 +65,12 @@ _NO_STEP = {
     False: "No step was seen, as no Python of the command imports what watches it: leave out -I, -S and -E, and where "
     "it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
 }
-"""By whether the probe was imported."""
+"""By whether the probe was imported: why no step was observed."""
 _TOO_LATE = {
     False: "Within {limit_s:g} s no step ended. {no_step} If a step takes longer, set first_step_limit=600.",
     True: "The script completed no further step for {limit_s:g} s, and was ended; see its log.",
 }
-"""By whether a step was seen."""
+"""By whether a step was observed: why the command was stopped."""
 _CHANGED = (
     "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
     f"before, with warmup_steps={{more}}, or name {_LOOP}."
@@ -131,7 +131,7 @@ class ScriptRun:
         named = self._variant.get("interpreter") or self._variant.get("packages") or os.sep not in words[0]
         if self._start.python and named and names_python(words[0]):
             words[:1] = self._start.python
-        elif os.sep in words[0] and not (folder / words[0]).exists():  # one that git ignores, as .venv/bin/python
+        elif os.sep in words[0] and not (folder / words[0]).exists():  # git ignores it, as .venv/bin/python
             words[0] = str(user_folder / words[0])
         environment = self._environment()
         others = {name: value for name, value in environment.items() if name not in variables(self._variant)}
@@ -141,7 +141,7 @@ class ScriptRun:
         paths = (str(_PROBE), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
         environment |= {"PYTHONPATH": os.pathsep.join(paths), PROBE_VARIABLE: settings}
         try:
-            # A group of its own can be killed at once. What it prints is the run's log.
+            # A separate group can be killed as a whole. Its output is the run's log.
             return subprocess.Popen(
                 words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=2, process_group=0
             )
@@ -149,8 +149,8 @@ class ScriptRun:
             raise RefusedError(f"{words[0]} cannot be run in {user_folder} ({error.strerror}).") from error
 
     def _environment(self) -> dict[str, str]:
-        """Return the user's environment, as it was before the program led its own Python to its libraries."""
-        # None of the variables that a backend sets by itself: the script is to run as it does by hand.
+        """Return the user's environment, as it was before the program pointed its own Python to its libraries."""
+        # None of the variables that a backend sets: the script is to run as it does by hand.
         replace(FRAMEWORK, default_variables={}).prepare_environment(self._start.gpu_uuids)
         paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PROGRAM)]
         led = {"PYTHONSAFEPATH": "", "PYTHONPATH": os.pathsep.join(paths)}
@@ -160,7 +160,7 @@ class ScriptRun:
         }
 
     def _follow(self, process: "subprocess.Popen[bytes]", listener: socket.socket) -> str:
-        """Pass on messages until the command or its measurement is over; return the reason where neither is."""
+        """Forward messages until the command or its measurement ends; return a reason if neither does."""
         limit_s = float(self._variant["first_step_limit"])
         heard_s = alive_s = time.monotonic()
         claimed, received = False, b""
@@ -200,7 +200,7 @@ class ScriptRun:
         return ""
 
     def _take(self, line: bytes) -> None:
-        """Pass on a message of the probe; its last one is for the worker."""
+        """Forward a message of the probe; its last one is for the worker."""
         try:
             if line.startswith(b'{"type": "ending"'):
                 self._ending = msgspec.json.decode(line, type=Ending)
@@ -245,7 +245,7 @@ class ScriptRun:
 
 
 def _root(source: Source) -> Path:
-    """Return the root of the user's tree, of which a command may run in a folder."""
+    """Return the root of the user's tree; a command may run in a folder below it."""
     assert source.command is not None, "as above"
     return [Path(source.path), *Path(source.path).parents][len(Path(source.command.folder).parts)]
 
@@ -256,10 +256,10 @@ def _finished(outcome: WorkerOutcome, reason: str | None) -> Finished:
 
 @contextlib.contextmanager
 def _copy(source: Source) -> Iterator[Path]:
-    """Yield a fresh copy of the frozen tree, in a folder that no other run uses; it stays until the next run.
+    """Yield a fresh copy of the frozen tree, in a folder that no other run uses; it exists until the next run.
 
     Raises:
-        RefusedError: The frozen tree is gone, or was changed.
+        RefusedError: The frozen tree was deleted or changed.
     """
     for module in source.modules:
         if UserModule.read(module.name, module.path).sha256 != module.sha256:
@@ -294,9 +294,9 @@ def _link(command: Command, folder: Path) -> None:
 
 
 def _mark_loop(command: Command, folder: Path) -> None:
-    """Put a marker into the loop of the copy, without another line; raises `UsageError`.
+    """Insert a marker into the copy's loop without adding a line; raises `UsageError`.
 
-    A `for` gets its items from a function that marks each, a `while` its condition.
+    A function that marks each iteration wraps the items of a `for`, or the condition of a `while`.
     """
     if not command.loop:
         return
@@ -326,11 +326,11 @@ def _mark_loop(command: Command, folder: Path) -> None:
 
 
 def _end_processes(process: "subprocess.Popen[bytes]", address: str) -> None:
-    """Kill the command's group, and every process that has its environment: some leave the group."""
+    """Kill the command's process group, and every process with its environment: some leave the group."""
     ended_s = time.monotonic() + _KILL_S
     with contextlib.suppress(ProcessLookupError):
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGSTOP)  # so that none notices that another one is gone
+            os.killpg(process.pid, signal.SIGSTOP)  # so that no process reacts to another's end
     while time.monotonic() < ended_s:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -349,8 +349,8 @@ def _end_processes(process: "subprocess.Popen[bytes]", address: str) -> None:
 
 
 def _has_address(environment: Path, address: bytes) -> bool:
-    """Return whether a process has the address in its environment; a zombie has none."""
+    """Return whether a process has the address in its environment; a zombie's is empty."""
     try:
         return address in environment.read_bytes()
-    except OSError:  # it is gone, or another user's
+    except OSError:  # it has ended, or belongs to another user
         return False

@@ -71,11 +71,10 @@ class TensorflowBackend:
         FRAMEWORK.prepare_environment(gpu_uuids)
 
     def preimport(self) -> None:
-        """Import TensorFlow and Keras for a run that is not known yet.
+        """Import TensorFlow and Keras for a run that is still unknown.
 
-        No GPU is touched: CUDA first reads which ones it may see when TensorFlow first looks for them, and that is
-        after the run's own `prepare_environment`. Were it ever otherwise, TensorFlow would see none, never another
-        run's.
+        No GPU is touched: CUDA reads which GPUs it may see when TensorFlow first looks for them, after the run's own
+        `prepare_environment`. If that ever changed, TensorFlow would see no GPU, never another run's.
         """
         self.prepare_environment(())
         _import_libraries()
@@ -109,7 +108,7 @@ class TensorflowBackend:
         )
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
-        """Load stored data, configure TensorFlow, and make the model and its step."""
+        """Load stored data, configure TensorFlow, and build the model and its step."""
         from workloads.tensorflow.steps import build_task
 
         stored = cifar10.stored_data(spec.variant)
@@ -117,7 +116,6 @@ class TensorflowBackend:
         return build_task(_recipe(spec, source), spec.variant, replicas, stored)
 
     def make_collector(self, spec: RunSpec, task: Task) -> "EvidenceCollector":
-        """Return the collector that reads TensorFlow's graphs and profiler traces."""
         from workloads.tensorflow.evidence.collector import EvidenceCollector
 
         return EvidenceCollector(spec, task)
@@ -126,7 +124,6 @@ class TensorflowBackend:
         return loaded_versions()
 
     def calibrate(self, precision: str, gpu_uuids: Sequence[str]) -> Calibration | None:
-        """Measure matrix products on the first device, in the precision that TensorFlow is set to for it."""
         import tensorflow as tf
 
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tf32")
@@ -155,7 +152,7 @@ class TensorflowBackend:
         return model_outputs(model, saved.reference, spec.variant, replicas)
 
     def compute_gradients(self, request: ComputeGradients) -> ComputedGradients:
-        """Configure TensorFlow for the variant, and make its step with an optimizer that keeps the gradients."""
+        """Configure TensorFlow for the variant, and run its step with an optimizer that only records the gradients."""
         from workloads.tensorflow.gradients import compute_gradients
 
         replicas = runtime.configure(request.spec.variant)
@@ -168,7 +165,7 @@ class TensorflowBackend:
         return export_model(saved, paths)
 
     def explain_error(self, error: Exception) -> KnownError | None:
-        """Recognise a full device, a layout without kernels and a cuDNN that does not fit, by type and message."""
+        """Recognise a full device, a layout without kernels and an incompatible cuDNN, by type and message."""
         message = str(error)
         if type(error).__name__ == "ResourceExhaustedError" or _contains(message, _OUT_OF_MEMORY_PATTERNS):
             return KnownError(outcome="out_of_memory")
@@ -196,10 +193,10 @@ def _recipe(spec: RunSpec, source: Source | None) -> "Recipe":
 
 @functools.cache
 def _import_libraries() -> frozenset[str]:
-    """Import them once; return the environment variables that this set, as scikit-learn does, and no user."""
+    """Import the libraries once; return the environment variables that this set, as scikit-learn does, not the user."""
     variables, modules = set(os.environ), cast("dict[str, ModuleType | None]", sys.modules)
-    gc.disable()  # a tenth of the imports' time
-    # TensorFlow Lite imports JAX where there is one, for a fifth of the imports' time, and fails where JAX is broken.
+    gc.disable()  # saves a tenth of the imports' time
+    # TensorFlow Lite would import JAX, which takes a fifth of the imports' time, and fails if JAX is broken.
     modules.setdefault("jax", None)
     try:
         pip = f"`{sys.executable} -m pip install 'tensorflow>=2.21,<2.22'`"
@@ -212,7 +209,7 @@ def _import_libraries() -> frozenset[str]:
 
 
 def environment_info(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return versions, visible devices and those of the environment variables that change what TensorFlow does."""
+    """Return versions, visible devices and the environment variables that change what TensorFlow does."""
     import keras
     import numpy as np
     import tensorflow as tf

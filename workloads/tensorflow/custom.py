@@ -40,7 +40,7 @@ def prepare_for_xla(model: keras.Model, location: str) -> None:
 
 
 def _flat_layers(model: keras.Model) -> Sequence[Any]:
-    # No public member reaches layers within wrappers; Keras asks in this way whether a model can be compiled.
+    # No public member reaches layers within wrappers; Keras itself checks in this way whether a model can be compiled.
     return model._flatten_layers(include_self=False)  # type: ignore[no-any-return]  # noqa: SLF001
 
 
@@ -48,9 +48,9 @@ _NORMS = ("BatchNormalization", "GroupNormalization")
 
 
 def _describe_layer(layer: Any) -> Layer:
-    """Return a layer with its layout: its data format, of a normalization of images the place of its axis.
+    """Return a layer with its layout: its data format, or for a normalization of images the position of its axis.
 
-    Flatten's data format is the order of its outputs only.
+    Flatten's data format only orders its outputs.
     """
     layer_type = type(layer).__name__
     layout = str(getattr(layer, "data_format", "") or "")
@@ -70,10 +70,10 @@ def _layer_names(layers: Sequence[Any]) -> str:
 
 
 class KerasOptimizer:
-    """The user's optimizer, one per replica, each made from its configuration.
+    """The user's optimizer, copied for each replica from its configuration.
 
-    Gradients come in averaged; the given one would sum them over replicas once more. After an update come the weights'
-    constraints, as in Keras's own `apply`. If a step `may_skip` its update, weights and state are restored then.
+    Gradients arrive averaged; the user's own instance would sum them over replicas again. After an update the weights'
+    constraints apply, as in Keras's own `apply`. If a step `may_skip` its update, weights and state are then restored.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class KerasOptimizer:
     ) -> None:
         strategy = tf.distribute.get_strategy()
         weights_by_replica = zip(*map(strategy.experimental_local_results, weights), strict=True)
-        # A strategy's scope is one thread's: what is made and traced on another is of the replica alone.
+        # A strategy's scope belongs to one thread: what another thread creates and traces is the replica's alone.
         with ThreadPoolExecutor(1, thread_name_prefix="optimizer") as executor:
             make = functools.partial(_ReplicaOptimizer, prototype, constraints=constraints, may_skip=may_skip)
             self._replicas = list(executor.map(make, weights_by_replica))
@@ -132,7 +132,7 @@ class _ReplicaOptimizer:
 
 _LEARNING_RATE = 0.001
 _MIN_KERAS = (3, 4)
-"""The oldest Keras whose optimizers have state for weights that Keras did not wrap itself."""
+"""The oldest Keras whose optimizers keep state for weights that Keras did not wrap."""
 
 
 def custom_recipe(spec: RunSpec, source: Source | None) -> Recipe:
@@ -151,7 +151,7 @@ def custom_recipe(spec: RunSpec, source: Source | None) -> Recipe:
 
 @dataclass(frozen=True, slots=True)
 class _FunctionResult:
-    """The checked result of the user's function, with the model compiled."""
+    """The checked result of the user's function, with its model compiled."""
 
     model: keras.Model
     batch: Callable[[int], Any]
@@ -159,7 +159,7 @@ class _FunctionResult:
 
 
 class _CustomRecipe:
-    """One call of the user's function, made together with the model, in the scope of the run's strategy."""
+    """One call of the user's function, made while the model is created, in the scope of the run's strategy."""
 
     def __init__(self, function: UserFunction, variant: Variant) -> None:
         self._function = function
@@ -172,14 +172,14 @@ class _CustomRecipe:
         return self._result
 
     def model(self) -> "KerasModel":
-        """Return the user's model with its weights, built with inputs if they are not made yet."""
+        """Return the user's model with its weights, built from inputs if they do not exist yet."""
         location = self._function.location
         with self._function.attribute_errors():
             name = "Keras model; a workload of PyTorch imports torch in its own file"
             model, loss, batch, optimizer_choice = self._function.call(keras.Model, name)
             optimizer = _own_optimizer(optimizer_choice, model, location)
             _compile(model, loss, location)
-        # The steps have an optimizer for each replica: Keras would make the state of one more.
+        # Each replica has its own optimizer; Keras would create the state of another.
         model.optimizer = None
         self._result = _FunctionResult(model, batch, optimizer)
         if self._variant["mode"] == "train":
@@ -191,7 +191,7 @@ class _CustomRecipe:
         return KerasModel(model, self._function)
 
     def _build_loss(self, model: keras.Model, location: str) -> None:
-        """Let Keras make what its loss keeps, as `fit` does before a first step; what cannot be trained is refused."""
+        """Let Keras create the loss's state, as `fit` does before a first step; refuse what cannot be trained."""
         if not _is_keras_own(model.train_step):
             raise CustomWorkloadError(
                 f"{self._function.locate(model.train_step)}: a model's own train_step cannot be measured, because the "
@@ -211,7 +211,7 @@ class _CustomRecipe:
                 "(x, y), or None instead of the loss if the model adds its own (add_loss)."
             )
         with self._function.attribute_errors():
-            # No public member does it, and within a step the variables of metrics could not be made.
+            # No public member does it, and the variables of metrics cannot be created within a step.
             model._symbolic_build(data_batch=(inputs, _none_if_empty(targets), _none_if_empty(weights)))  # noqa: SLF001
 
     def _build(self, model: keras.Model, batch: Batch) -> None:
@@ -225,21 +225,22 @@ class _CustomRecipe:
     def answers(self, inputs: Any) -> Sequence[Sequence[tf.Tensor]]:
         """Return each output of the user's model in the mode of the run, then in another that reveals more.
 
-        Without training no dropout makes outputs differ; but running statistics of a few steps can make them alike.
+        In inference mode dropout does not make outputs differ, but running statistics of a few steps can make them
+        equal.
         """
         model, trains = self._made.model, self._variant["mode"] == "train"
         modes = [True, False] if trains and not model.non_trainable_weights else [trains]
         return [tf.nest.flatten(model(inputs, training=training)) for training in modes]
 
     def frozen(self) -> str:
-        """Return what `Inspection.frozen` does; statistics of batch norms, which nothing trains, are no weights."""
+        """Return what `Inspection.frozen` does; batch-norm statistics, which nothing trains, do not count."""
         layers = (self._made.model, *_flat_layers(self._made.model))
-        # No public member tells a frozen weight from what is never trained.
+        # No public member distinguishes a frozen weight from an untrainable one.
         weights = {id(weight): weight for layer in layers for weight in layer._trainable_variables}  # noqa: SLF001
         return name_frozen((int(np.prod(weight.shape)), weight.trainable) for weight in weights.values())
 
     def optimizer(self, weights: Sequence[tf.Variable]) -> Optimizer:
-        """Return the user's optimizer of these weights, or Adam if there is none."""
+        """Return the user's optimizer for these weights, or Adam without one."""
         optimizer = self._made.optimizer
         constraints = [variable.constraint for variable in self._made.model.trainable_variables]
         if optimizer is None and not any(constraints) and all(weight.dtype == tf.float32 for weight in weights):
@@ -250,7 +251,7 @@ class _CustomRecipe:
             return KerasOptimizer(optimizer, weights, constraints, may_skip=may_skip)
 
     def batch(self, index: int) -> Batch:
-        """Return inputs, and targets with sample weights, `()` for what there is not; after a check of their sizes."""
+        """Return inputs, and targets with sample weights, `()` for missing ones, after a check of their sizes."""
         with self._function.attribute_errors():
             inputs, *more = batch_parts(self._made.batch(index), "(x, y)", "(x, y, sample_weight)")
             targets, weights = [() if part is None else part for part in (*more, None)[:2]]
@@ -278,11 +279,12 @@ class KerasModel:
         with self._attribute_errors():
             labels, weights = map(_none_if_empty, targets)
             answers = self._model(inputs, training=True)
-            # As `train_step` calls it: a `compute_loss` of the user's need not have `training`.
+            # As `train_step` calls it: the user's `compute_loss` need not have `training`.
             loss = self._model._compute_loss(  # noqa: SLF001
                 x=inputs, y=labels, y_pred=answers, sample_weight=weights, training=True
             )
-            # Keras adds up the replicas' gradients, and divides its means by their number; here they are averaged.
+            # Keras sums the replicas' gradients, and divides its means by the number of replicas; here gradients are
+            # averaged.
             share = keras.losses.MeanAbsoluteError()([[1.0]], [[0.0]])
             return tf.cast(loss, tf.float32) / tf.cast(share, tf.float32)
 
@@ -294,7 +296,7 @@ class KerasModel:
 
 
 def _compile(model: keras.Model, loss: Any, location: str) -> None:
-    """Give the model the loss by Keras's own `compile`; one that is compiled with a loss keeps it."""
+    """Give the model the loss by Keras's `compile`; a model already compiled with a loss keeps it."""
     if isinstance(loss, dict) and "class_name" in loss:
         loss = keras.losses.get(loss)
     for output_loss in tf.nest.flatten(loss):
@@ -311,12 +313,12 @@ def _compile(model: keras.Model, loss: Any, location: str) -> None:
     if not model.compiled or (loss is not None and model.loss is None):
         model.compile(optimizer=None, loss=tf.nest.map_structure(_per_example, loss))
     if aggregate := getattr(model, "_aggregate_additional_loss", None):
-        # Keras sums the losses of `add_loss` in the precision of their layers, and cannot add that to a float32 loss.
+        # Keras sums the losses of `add_loss` in their layers' precision, and cannot add that to a float32 loss.
         model._aggregate_additional_loss = lambda added: aggregate(keras.ops.cast(added, keras.config.floatx()))  # noqa: SLF001
 
 
 def _per_example(loss: Any) -> Any:
-    """Return a function that gives one number with that number for each example: Keras shares only what it averages."""
+    """Return a function that turns one number into one per example: Keras divides only averages among replicas."""
     if not isinstance(loss, FunctionType) or tf.distribute.get_strategy().num_replicas_in_sync < 2:
         return loss
 
@@ -333,9 +335,9 @@ def _per_example(loss: Any) -> Any:
 
 
 def _own_optimizer(choice: Any, model: keras.Model, location: str) -> keras.Optimizer | None:
-    """Return the optimizer that the function gives, else that of a compiled model; None if there is none."""
+    """Return the function's optimizer, else that of a compiled model, else None."""
     if choice is None and model.compiled:
-        # With float16 Keras's `compile` scales the loss, as the program does.
+        # With float16 Keras's `compile` scales the loss, as the program already does.
         choice = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     return None if choice is None else _check_optimizer(choice, location)
 
@@ -365,7 +367,7 @@ def _check_optimizer(optimizer: Any, location: str) -> keras.Optimizer:
 def _to_tensor(value: Any) -> tf.Tensor:
     """Return the value as a tensor; int32 becomes int64, as TensorFlow would copy it from host memory at every step.
 
-    Floating-point numbers become what Keras's `fit` makes them: its `floatx`, from which the layers cast.
+    As in Keras's `fit`, floating-point numbers become its `floatx`, from which the layers cast.
     """
     if isinstance(value, tf.RaggedTensor | tf.SparseTensor):
         cure = ".to_tensor()" if isinstance(value, tf.RaggedTensor) else "tf.sparse.to_dense(...)"

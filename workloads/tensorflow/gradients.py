@@ -1,7 +1,7 @@
-"""Loss and gradients of a variant's first step, or its outputs: what two variants that compute the same agree in.
+"""Loss and gradients of a variant's first step, or its outputs, in which equivalent variants agree.
 
-The step is the one that is measured, with precision, layout, XLA and the exchange between replicas; only its optimizer
-is another one, which keeps the gradients and changes nothing.
+It is the measured step, with precision, layout, XLA and the exchange between replicas, except that the optimizer
+records the gradients and changes nothing.
 """
 
 import dataclasses
@@ -24,19 +24,19 @@ Arrays = list[NDArray[np.float64]]
 
 
 class GradientRecorder:
-    """An optimizer that keeps the gradients of each step, and updates nothing."""
+    """An optimizer that records the gradients of each step, and updates nothing."""
 
     def __init__(self, weights: Sequence[tf.Variable]) -> None:
         self._gradients = [tf.Variable(tf.zeros(weight.shape, weight.dtype), trainable=False) for weight in weights]
         self._mask = tf.Variable(0.0, trainable=False)
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Keep the gradients and `mask`, which is 0 if float16 has none that are finite."""
+        """Record the gradients and `mask`, which is 0 if float16 gradients are not finite."""
         for variable, value in zip((*self._gradients, self._mask), (*gradients, mask), strict=True):
             tf.raw_ops.AssignVariableOp(resource=variable.handle, value=value)
 
     def gradients(self) -> Arrays:
-        """Return the gradients of the last step; NaN alone if it would have been skipped."""
+        """Return the gradients of the last step; all NaN if it would have been skipped."""
         mask, *gradients = map(_first_replica, (self._mask, *self._gradients))
         return gradients if mask else [np.array(np.nan)]
 
@@ -47,10 +47,10 @@ def _first_replica(variable: tf.Variable) -> NDArray[np.float64]:
 
 
 def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradients) -> ComputedGradients:
-    """Run the step on one batch, part by part, and write what it computed.
+    """Run the step on one batch, part by part, and write the results.
 
     Raises:
-        RefusedError: The weights are not of the shapes of those to start from, or the gradients are not finite.
+        RefusedError: The weights to start from have other shapes, or gradients are not finite.
     """
     with replicas.strategy.scope():
         model = recipe.model()
@@ -89,7 +89,7 @@ def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradie
 
 
 def _start_weights(model: Model, path: str | None) -> list[Any]:
-    """Assign another variant's weights, or return those of the seed if there are none."""
+    """Assign another variant's weights; without them, return the seed's."""
     if path is None:
         return [np.asarray(weight.numpy()) for weight in model.weights]
     values = read_start(path, [tuple(weight.shape) for weight in model.weights])
@@ -104,7 +104,7 @@ def _part(batch: Batch, start: int, size: int) -> Batch:
 
 
 def _outputs(model: Model, recipe: Recipe, spec: RunSpec, replicas: Replicas, parts: int) -> NDArray[np.float64]:
-    """Return the outputs of the whole batch, in inference on the first device."""
+    """Return the whole batch's outputs, in inference on the first device."""
     dtype = compute_dtype(str(spec.variant["precision"])) if recipe.casts_inputs else None
     forward = compile_function(model.outputs, xla=bool(spec.variant["xla"]))
 

@@ -1,6 +1,6 @@
 """Optimizers as TensorFlow's fused update operations, on the variables of the replica that calls them.
 
-They hold no communication: gradients come in already averaged over replicas, so every replica makes the same update.
+They do not communicate: gradients arrive averaged over replicas, so every replica makes the same update.
 """
 
 from collections.abc import Sequence
@@ -14,12 +14,12 @@ from workloads.training import GOOD_STEPS, LOSS_SCALE
 
 
 class Optimizer(Protocol):
-    """Updates the weights it was created for."""
+    """Updates the weights for which it was created."""
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         """Update each weight by its gradient, in the order the weights were given.
 
-        `mask` is 1 for an update and 0 for none; a number, since a branch would wait for the device at every step.
+        `mask` is 1 for an update and 0 for none; a number, because a branch would wait for the device at every step.
         """
 
 
@@ -33,7 +33,7 @@ def _masked_decay(decay: float, mask: tf.Tensor) -> tf.Tensor:
 
 
 class Adam:
-    """Adam (Kingma and Ba 2015) with its usual constants, of float32 weights."""
+    """Adam (Kingma and Ba 2015) with its usual constants, for float32 weights."""
 
     def __init__(self, weights: Sequence[tf.Variable], rate: float = 0.001) -> None:
         self._weights = weights
@@ -70,7 +70,7 @@ class Momentum:
         self._steps = tf.Variable(0, dtype=tf.int64, trainable=False) if isinstance(rate, Schedule) else None
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update each weight by its gradient if `mask` is 1; a step without an update counts in the schedule, too."""
+        """Update each weight by its gradient if `mask` is 1; the schedule also counts steps without an update."""
         momentum, rate = _masked_decay(MOMENTUM, mask), self._next_rate() * mask
         for weight, total, gradient in zip(self._weights, self._sums, gradients, strict=True):
             decays = self._decay and len(weight.shape) > 1

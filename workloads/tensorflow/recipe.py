@@ -1,4 +1,4 @@
-"""The interface of an implementation: a model, its data and its optimizer; and what they build graphs with."""
+"""The interface of an implementation: model, data and optimizer; and helpers that build graphs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -17,10 +17,10 @@ class Batches(Protocol):
     """A source of batches."""
 
     def take(self) -> Any:
-        """Return what the next step takes: a value per replica."""
+        """Return the next step's argument: a value per replica."""
 
     def batch(self, tensors: Any) -> Batch:
-        """Return the batch in what a replica took; called within the step, on that replica's device."""
+        """Return the batch from a replica's argument; called within the step, on that replica's device."""
 
 
 class Model(Protocol):
@@ -43,15 +43,14 @@ class Model(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """How to make one variant. `batch(index)` gives inputs and targets of one global batch, the batch axis first.
+    """How to build one variant. `batch(index)` returns inputs and targets of one global batch, the batch axis first.
 
-    `layers` gives those of a custom model, once it is made, `answers` its outputs for inputs in each mode that tells
-    whether they differ, and `frozen` what `Inspection.frozen` does.
-    `map_batches` makes several; one with threads is for a `batch` that several may call.
-    `batches` is how many there are to go round; None is as many as memory is for.
-    `elementwise` is whether the optimizer updates each number by its own gradient, and knows nothing else of a weight
-    than whether it is a vector: such weights can be joined.
-    `casts_inputs` is whether the step casts floating-point inputs to the precision; Keras's layers do it themselves.
+    `layers` returns a custom model's layers once it is created, `answers` its outputs for inputs in each mode that
+    shows whether they differ, and `frozen` what `Inspection.frozen` does. `map_batches` creates several; it may use
+    threads if `batch` allows it. `batches` is the number of batches that take turns; None means as many as memory
+    allows. `elementwise`: the optimizer updates each number by its own gradient, and otherwise depends only on whether
+    a weight is a vector, so that weights can be joined. `casts_inputs`: the step casts floating-point inputs to the
+    precision, which Keras's layers do themselves.
     """
 
     model: Callable[[], Model]
@@ -67,12 +66,12 @@ class Recipe:
 
 
 def compile_function(function: Callable[..., Any], *, xla: bool = True) -> Any:
-    """Return the function as a graph, without AutoGraph: it has nothing to convert, and leaves files behind."""
+    """Return the function as a graph, without AutoGraph, which has nothing to convert and leaves files behind."""
     return tf.function(function, jit_compile=xla, autograph=False)
 
 
 def per_replica_variable(initial: tf.Tensor) -> tf.Variable:
-    """Return a variable that each replica changes on its own; a reader outside gets their mean."""
+    """Return a variable that each replica changes on its own; outside a replica it reads as the mean."""
     return tf.Variable(
         initial,
         trainable=False,

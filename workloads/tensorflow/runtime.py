@@ -41,13 +41,13 @@ def configure(variant: Variant) -> Replicas:
     keras.config.set_dtype_policy(_POLICIES[str(variant["precision"])])
     keras.utils.set_random_seed(int(variant["seed"]))
     gpu_count = int(variant["gpus"])
-    # A step on several GPUs ends on the host when gradients are exchanged, so the next one is prepared meanwhile.
+    # On several GPUs a step ends on the host when gradients are exchanged, so the next one can be prepared meanwhile.
     tf.config.experimental.set_synchronous_execution(gpu_count < 2)
     return replicas_on([f"GPU:{index}" for index in range(gpu_count)] or ["CPU:0"], str(variant["all_reduce"]))
 
 
 def _set_memory(gpus: "Sequence[tf.config.PhysicalDevice]", variant: Variant) -> None:
-    """Set how TensorFlow takes the memory of these GPUs, and the most it may have of each."""
+    """Set how TensorFlow takes the memory of these GPUs, and its limit on each."""
     import tensorflow as tf
 
     growth, limit_gib = bool(variant["memory_growth"]), float(variant["memory_limit"])
@@ -57,12 +57,12 @@ def _set_memory(gpus: "Sequence[tf.config.PhysicalDevice]", variant: Variant) ->
             limit = tf.config.LogicalDeviceConfiguration(memory_limit=int(limit_gib * 1024))
             tf.config.set_logical_device_configuration(gpu, [limit])
     if limit_gib and growth:
-        # With logical devices TensorFlow ignores the growth set above, and heeds this variable alone.
+        # With logical devices TensorFlow ignores the growth set above, and heeds only this variable.
         os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
 
 
 def gpu_limits_bytes() -> list[int]:
-    """Return the most memory that TensorFlow's allocator may hold on each GPU, as the devices in use tell it."""
+    """Return the most memory that TensorFlow's allocator may hold on each GPU, as the devices report it."""
     from tensorflow.python.client import pywrap_tf_session as session
     from tensorflow.python.eager.context import context
     from tensorflow.python.pywrap_tfe import TFE_ContextListDevices
@@ -97,13 +97,13 @@ def _cross_device_ops(all_reduce: str | None, devices: Sequence[str]) -> "tf.dis
     if all_reduce == "nccl" and not all(device.startswith("GPU") for device in devices):
         raise RefusedError("NCCL is between NVIDIA GPUs only; use all_reduce=hierarchical or all_reduce=one_device.")
     if all_reduce == "hierarchical":
-        # A part of the buffer for each device, so that all of them add, and links are used in both directions.
+        # One part of the buffer for each device, so that all devices add, and links are used in both directions.
         return tf.distribute.HierarchicalCopyAllReduce(num_packs=len(devices))
     return tf.distribute.ReductionToOneDevice() if all_reduce == "one_device" else None
 
 
 def compute_dtype(precision: str) -> str:
-    """Return the type that products are computed in; with TF32 tensors stay float32."""
+    """Return the type in which products are computed; with TF32 tensors stay float32."""
     return "float32" if precision == "tf32" else precision
 
 

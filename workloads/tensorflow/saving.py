@@ -1,4 +1,4 @@
-"""Saves trained models: weights with outputs to a few inputs, and a plain Keras model of them."""
+"""Saves trained models: weights with outputs for a few inputs, and plain Keras models with them."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ from workloads.weights import Reference, SavedWeights, WeightsKeeper, compare_ou
 
 
 def export_model(saved: SavedWeights, paths: Sequence[Path]) -> OutputDifference:
-    """Write the model to each path, a .keras file or the folder of a SavedModel, once its outputs are as trained.
+    """Write the model to each path, a .keras file or a SavedModel folder, if its outputs equal the trained model's.
 
     Raises:
         RefusedError: The outputs differ; nothing is written.
@@ -78,8 +78,8 @@ def plain_model(spec: RunSpec, timesteps: int) -> keras.Model:
 def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weights.Array) -> keras.Model:
     """Return scaling and the network's layers, all Keras's own, channels last, in float32, with their weights.
 
-    The model's inputs are images as the reference has them, before scaling: of each colour the mean is subtracted, then
-    it is divided by the deviation.
+    The model's inputs are images before scaling, as in the reference: it subtracts each colour's mean, then divides by
+    the deviation.
     """
     inputs = keras.Input(saved.reference.inputs.shape[1:], name="images")
     scaled = keras.layers.Rescaling((1 / deviation).tolist(), (-mean / deviation).tolist())(inputs)
@@ -98,7 +98,7 @@ def plain_image_model(saved: SavedWeights, mean: weights.Array, deviation: weigh
 
 
 def make_keeper(model: Model, replicas: Replicas, stored: ImageData | None) -> WeightsKeeper:
-    """Return what keeps a model's weights; running statistics are the mean over the replicas."""
+    """Return a keeper of a model's weights; running statistics are averaged over the replicas."""
 
     def outputs(spec: RunSpec, values: Sequence[weights.Array], reference: Reference) -> weights.Array:
         load_weights(model, values)
@@ -108,7 +108,7 @@ def make_keeper(model: Model, replicas: Replicas, stored: ImageData | None) -> W
 
 
 def saved_variables(model: Model) -> list[tf.Variable]:
-    """Return the variables of all that is saved of a model: its weights, then running statistics if it has them."""
+    """Return the variables to save of a model: its weights, then any running statistics."""
     return [*model.weights, *getattr(model, "statistics", ())]
 
 

@@ -1,4 +1,4 @@
-"""Makes a task of a recipe: the step as one `tf.function` on one or several replicas."""
+"""Builds a task from a recipe: the step as one `tf.function` on one or several replicas."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -22,14 +22,14 @@ from workloads.training import Inspection, Passes, Task, do_nothing
 
 
 def join(tensors: Sequence[tf.Tensor]) -> tf.Tensor:
-    """Return the tensors one after another as a vector, matrices first, in the type that holds those of all."""
+    """Return the tensors joined to one vector, matrices first, in a type that holds them all."""
     dtype = functools.reduce(np.promote_types, (tensor.dtype.as_numpy_dtype for tensor in tensors))
     vectors = [tf.reshape(tf.cast(tensor, dtype), [-1]) for tensor in sorted(tensors, key=_is_vector)]
     return tf.concat(vectors, axis=0)
 
 
 def split(buffer: tf.Tensor, weights: Sequence[tf.Variable]) -> list[tf.Tensor]:
-    """Return the tensors of a buffer that `join` made, each in the shape and type of its weight."""
+    """Split a buffer of `join` into tensors, each in the shape and type of its weight."""
     order = sorted(range(len(weights)), key=lambda number: _is_vector(weights[number]))
     vectors = tf.split(buffer, [weights[number].shape.num_elements() for number in order])
     by_number = dict(zip(order, vectors, strict=True))
@@ -41,25 +41,24 @@ def _is_vector(tensor: tf.Tensor | tf.Variable) -> bool:
 
 
 class JoinedOptimizer:
-    """An elementwise optimizer of all weights as two: a matrix of one column, of all matrices, and a vector.
+    """An elementwise optimizer that treats all weights as two: all matrices as one column, and a vector of the rest.
 
     It gives the same numbers in two operations instead of one for each weight. The host starts them after the
     gradients' exchange, while the GPUs wait: 0.7 ms for the sixty of `cnn10` on two GPUs, as traced
     (docs/internals/measurements/2026-11-21-cnn.md).
 
-    The two are what is trained, and the weights get their values at each step: what is assigned to a weight in between
-    is lost.
+    It trains these two and copies them to the weights at each step: values assigned to a weight in between are lost.
     """
 
     def __init__(self, weights: Sequence[tf.Variable], optimizer: Callable[[Sequence[tf.Variable]], Optimizer]) -> None:
-        """Copy the weights to update; `optimizer` makes the optimizer of given variables."""
+        """Copy the weights to update; `optimizer` creates the optimizer of given variables."""
         groups = [[weight for weight in weights if _is_vector(weight) is vector] for vector in (False, True)]
         self._groups = [group for group in groups if group]
         self._joined = [_joined_variable(group) for group in self._groups]
         self._optimizer = optimizer(self._joined)
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
-        """Update all weights by their gradients, which are one buffer from `join`, if `mask` is 1."""
+        """Update all weights by their gradients, which are a buffer of `join`, if `mask` is 1."""
         (buffer,) = gradients
         self._optimizer.apply(self._parts(buffer), mask)
         for joined, group in zip(self._joined, self._groups, strict=True):
@@ -84,7 +83,7 @@ def _joined_variable(weights: Sequence[tf.Variable]) -> tf.Variable:
 def count_distinct_outputs(
     answers: Callable[[Any], Sequence[Sequence[tf.Tensor]]], batch: Any, replicas: Replicas
 ) -> tuple[int, int, int]:
-    """Count in the first batch of the first replica, of which every step takes all there are; the fewest of modes."""
+    """Count in the first replica's first batch, which has every kind of example; the least of all modes."""
     with tf.device(replicas.devices[0]):
         results = replicas.strategy.experimental_local_results
         inputs, _ = tf.nest.map_structure(lambda tensor: results(tensor)[0][0], batch)
@@ -92,7 +91,7 @@ def count_distinct_outputs(
 
 
 def _sample(output: tf.Tensor) -> Any:
-    """Return some numbers of each row, in float64; as it is where it has no rows."""
+    """Return some numbers of each row, in float64; an output without rows unchanged."""
     if not output.shape.rank:
         return output
     rows = tf.reshape(output, [output.shape[0], -1])
@@ -100,7 +99,7 @@ def _sample(output: tf.Tensor) -> Any:
 
 
 class DeviceBatches:
-    """Batches that stay on the devices, each replica with its slice of every global batch; one more axis in front."""
+    """Batches that stay on the devices, each replica with its slice of every global batch; one extra axis in front."""
 
     def __init__(self, recipe: Recipe, variant: Variant, replicas: Replicas) -> None:
         with replicas.strategy.scope():
@@ -146,7 +145,7 @@ def _replica_batches(recipe: Recipe, dtype: str | None, size: int, replica: int)
 def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: ImageData | None = None) -> Task:
     """Create the model and its data on the devices, and the step that joins them; nothing is traced or compiled yet.
 
-    Stored images take the place of the recipe's data.
+    Stored images replace the recipe's data.
 
     Raises:
         RefusedError: The stored images do not fill a batch.
@@ -205,10 +204,9 @@ def _fetch(result: tf.Variable) -> float:
 
 
 def _joins_weights(recipe: Recipe, variant: Variant, replicas: Replicas) -> bool:
-    """Return whether weights are updated joined: where the GPUs wait while the host starts every update.
+    """Return whether weights are updated jointly: only where GPUs wait while the host starts every update.
 
-    On one GPU the host is ahead when it comes to the updates, unless the GPU waits for it anyway, and XLA joins
-    operations itself: neither is measured joined.
+    On one GPU the host is ahead at the updates, unless the GPU waits for it anyway, and XLA joins operations itself.
     """
     return recipe.elementwise and replicas.count > 1 and not variant["xla"]
 
@@ -222,9 +220,9 @@ class _Step:
     """One replica's part of a step; a training step averages gradients over replicas.
 
     With several replicas their gradients are exchanged in one buffer, which a joined optimizer takes whole. XLA
-    compiles what comes before and what comes after that: it cannot compile the communication between them. What a step
-    gives stays in a variable of each replica: as the function's output it would be sent to one device, and the host
-    would wait for all of them after every step instead of preparing the next one.
+    compiles what comes before and after the exchange, but cannot compile this communication. A step's result stays in a
+    variable of each replica: as the function's output it would be sent to one device, and the host would wait for all
+    devices after every step instead of preparing the next one.
     """
 
     def __init__(
@@ -256,7 +254,7 @@ class _Step:
         if self._replicas > 1:
             gradients = tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.MEAN, gradients)
         self._update(gradients)
-        # A loss that Keras was told not to reduce is one for each example, and their sum is differentiated.
+        # A loss that Keras was told not to reduce has one value per example; their sum is differentiated.
         self.result.assign(tf.reduce_mean(loss), read_value=False)
 
     def infer(self, batch: Any) -> None:
@@ -273,7 +271,7 @@ class _Step:
         gradients = tape.gradient(scaled, weights)
         named = zip(self._model.weight_names, gradients, strict=True)
         self.without_gradient = [name for name, gradient in named if gradient is None]
-        # Those of an embedding come in pieces, one for each word of the batch.
+        # The gradients of an embedding come in pieces, one for each word of the batch.
         gradients = [
             tf.zeros_like(weight) if gradient is None else tf.convert_to_tensor(gradient)
             for weight, gradient in zip(weights, gradients, strict=True)

@@ -1,4 +1,4 @@
-"""Stored images in TensorFlow: on each replica's device ahead of its step, prepared within it, and tested with."""
+"""Stored images in TensorFlow: copied to each replica's device ahead of a step, prepared within it, and tested on."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ from workloads.tensorflow.runtime import Replicas, compute_dtype
 class Preprocessing:
     """The first part of a step with a batch from the host: bytes become numbers, (x - mean) / deviation per channel.
 
-    A crop reaches up to 4 pixels beyond its image, where there are zeros (He et al. 2016, section 4.2).
+    A crop reaches up to 4 pixels beyond its image, into zeros (He et al. 2016, section 4.2).
     """
 
     def __init__(self, training: Split, variant: Variant) -> None:
@@ -42,7 +42,7 @@ class Preprocessing:
 
 
 def crop(images: tf.Tensor, crops: tf.Tensor, layout: str) -> tf.Tensor:
-    """Return crops of images with a border of zeros, as large as the images and in the same layout.
+    """Return crops of images with a border of zeros, in the same size and layout.
 
     Images are [n, channels, height, width] (NCHW) or [n, height, width, channels] (NHWC). Crops are first row, first
     column, and 1 to mirror, [n, 3].
@@ -63,10 +63,10 @@ def crop(images: tf.Tensor, crops: tf.Tensor, layout: str) -> tf.Tensor:
 
 
 class PrefetchQueue:
-    """The replicas' batches, in step with each other, on the devices ahead of their step.
+    """The replicas' batches, in step with each other, copied to the devices ahead of their step.
 
-    TensorFlow begins a copy to a GPU only when that GPU has done its earlier work, so copies are made ahead.
-    Thread: each replica's copies have their own; the methods are for the thread of the loop.
+    TensorFlow begins a copy to a GPU only after that GPU's earlier work, so copies are made ahead. Thread: each
+    replica's copies have their own; the methods are for the thread of the loop.
     """
 
     def __init__(self, batches: Sequence[Iterator[HostBatch]], replicas: Replicas, prepare: Preprocessing) -> None:

@@ -1,4 +1,4 @@
-"""Check before the first run that variants compute the same: a job for each, with the baseline's weights and batch."""
+"""Checks before the first run that variants compute the same: a job for each, with the baseline's weights and batch."""
 
 import logging
 import math
@@ -40,15 +40,15 @@ from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.protocol import RunSpec
 
 _LIMIT_S = 600.0
-"""A job that takes longer, with XLA on a loaded machine, is given up."""
+"""The longest time for one job, for XLA on a loaded machine."""
 _BATCH_TOLERANCE = 1e-6
-"""Relative difference of a batch's moments up to which it is the same one, its sums made in another order."""
+"""The largest relative difference between moments of the same batch, due to another order of summation."""
 
 _log = logging.getLogger("variantscope.run")
 
 
 def can_be_checked(spec: RunSpec) -> bool:
-    """Return whether a workload computes anything that the program knows of: `dummy` and a script do not."""
+    """Return whether the program knows what a workload computes, unlike `dummy` and scripts."""
     workload = find_workload(spec.workload)
     return workload is not None and not workload.hidden and not is_script(spec.workload)
 
@@ -62,7 +62,7 @@ class _Computed:
 
 
 class _NotComparableError(Exception):
-    """Why a variant's gradients say nothing; the text ends a sentence."""
+    """A variant's gradients say nothing, and why; the text ends a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class EqualityChecker:
     may_continue: Callable[[], bool]
 
     def check(self, specs: Sequence[RunSpec]) -> Iterator[tuple[RunSpec, EqualityCheck]]:
-        """Yield each variant with its check, until it must stop; raises `UserError` if one is not allowed."""
+        """Yield each variant with its check, until it must stop; raises `UserError` if a variant is not allowed."""
         self.services.admit([spec_to_check(spec, self.baseline) for spec in (self.baseline, *specs)])
         with tempfile.TemporaryDirectory(prefix="variantscope-equality-") as folder:
             baselines: dict[int, _Computed | str] = {}
@@ -162,7 +162,7 @@ class EqualityChecker:
             lease.release()
 
     def _compared(self, computation: _Computed, reference: _Computed, utc_ns: int, explained: float) -> EqualityCheck:
-        """Return the check of two results, begun at `utc_ns`; `explained` is what rounding explains of the loss."""
+        """Return the check of two results, begun at `utc_ns`; `explained` is the loss difference due to rounding."""
         pairs = zip(computation.result.batch, reference.result.batch, strict=False)
         if len(computation.result.batch) != len(reference.result.batch) or not all(
             math.isclose(first, second, rel_tol=_BATCH_TOLERANCE, abs_tol=_BATCH_TOLERANCE) for first, second in pairs
@@ -188,12 +188,12 @@ class EqualityChecker:
 
 
 _CHECK_S = 7.0
-"""What one variant takes, most of it the import of the framework (docs/internals/equality.md)."""
+"""The time for one variant, mostly the import of the framework (docs/internals/equality.md)."""
 _MAX_SHARE = 0.25
 
 
 def costs_little(plan: Plan) -> bool:
-    """Return whether a check adds at most a quarter to the seconds that are measured."""
+    """Return whether a check adds at most a quarter to the measured seconds."""
     measured_s = [requested_s(spec) * plan.repeats for spec in plan.variants]
     return sum(measured_s) * _MAX_SHARE >= len(measured_s) * _CHECK_S
 
@@ -201,7 +201,7 @@ def costs_little(plan: Plan) -> bool:
 class ExperimentEquality:
     """The checks of an experiment's variants against its first one, before its first run.
 
-    Every run made afterwards stores the check of its variant. A check that fails costs the experiment nothing.
+    Every later run stores its variant's check. A failed check does not affect the experiment.
 
     Thread: `make` before any run; `store` any.
     """
@@ -214,7 +214,7 @@ class ExperimentEquality:
         self._checks: list[tuple[RunSpec, EqualityCheck]] = []
 
     def make(self, may_continue: Callable[[], bool]) -> None:
-        """Check the variants that are to run and that no stored run has a check of."""
+        """Check the variants that will run and have no check in a stored run."""
         choice = self._plan.check_equality
         baseline, *others = self._plan.variants
         if choice is False or not can_be_checked(baseline):
@@ -239,7 +239,7 @@ class ExperimentEquality:
                 store.add_checks(run, checks)
 
     def _stored(self, spec: RunSpec) -> EqualityCheck | None:
-        """Return the newest check of a variant against the baseline that the experiment's runs have."""
+        """Return the newest check of a variant against the baseline of the experiment's runs."""
         rows = runs_of_variant(spec, [run.row for run in self._runs])
         numbers = [row.run for row in rows]
         checks = [
@@ -253,7 +253,7 @@ class ExperimentEquality:
 
 
 def describe_checks(baseline: RunSpec, checks: Sequence[tuple[RunSpec, EqualityCheck]]) -> list[str]:
-    """Return a sentence on the variants that compute the same, and one on each other, named by their settings."""
+    """Return one sentence on the variants that compute the same, and one on each other, named by their settings."""
     equalities = [(spec, judge_check(check, spec)) for spec, check in checks]
     same = [equality for _, equality in equalities if equality.state == "same"]
     sentences = [_describe_other(spec, equality, baseline) for spec, equality in equalities if equality.state != "same"]

@@ -1,4 +1,4 @@
-"""How far an experiment is, how long its runs take, and how small a difference they can show, by stored runs."""
+"""Estimates, from stored runs, of an experiment's progress, its runs' time, and the smallest visible difference."""
 
 import statistics
 from collections.abc import Hashable, Iterator, Mapping, Sequence
@@ -35,8 +35,8 @@ class Experiment:
 
     Attributes:
         runs: All its runs that count, with or without a result.
-        planned: Runs in all.
-        done: Those of them that have a result.
+        planned: The number of planned runs.
+        done: The number of planned runs that have a result.
         next_s: Expected seconds of the next run, None if none is left.
     """
 
@@ -69,7 +69,7 @@ class Experiment:
     def from_runs(
         cls, plan: Plan, state: ExperimentState, runs: Sequence[RunHeader], machine: Machine | None = None
     ) -> "Experiment":
-        """Return the experiment with these runs, which count, and in this state if any run is left.
+        """Return the experiment with these counting runs, and in this state if runs remain.
 
         Variants that the machine refuses run only once; None refuses none.
         """
@@ -90,7 +90,7 @@ class Experiment:
 def expected_s(spec: RunSpec, runs: Sequence[RunRow]) -> float:
     """Return how many seconds a run takes at most, from its worker's start to its end.
 
-    That is what it measures, and the set-up of the runs most like it; without any run, what it measures.
+    That is the measured time plus the set-up of the most similar runs; without any run, only the measured time.
     """
     ended = timed_runs(runs)
     return _DurationModel(ended).expected(spec).most_s if ended else requested_s(spec)
@@ -99,11 +99,11 @@ def expected_s(spec: RunSpec, runs: Sequence[RunRow]) -> float:
 def time_left(
     plan: Plan, counted: Sequence[RunRow], alike: Sequence[RunRow], machine: Machine | None
 ) -> tuple[TimeLeft, int]:
-    """Return the expected time of the runs that remain, by runs like them, and how many those are.
+    """Return the expected time of the remaining runs, by similar runs, and their number.
 
-    These are the stored runs of their workloads in `alike`, else all; if there are none, the set-up is that of runs
-    on other machines. The plan says how many runs may share the GPUs of the machine. What that refuses takes no time;
-    None refuses none.
+    Similar runs are those of the same workloads in `alike`, else all; without any, the set-up is that of other
+    machines. The plan says how many runs may share the machine's GPUs. Refused runs take no time; the machine None
+    refuses none.
     """
     remaining = remaining_runs(plan, counted, machine)
     refused = [spec for spec in plan.specs if machine and check(spec, machine)]
@@ -116,14 +116,14 @@ def time_left(
     once = {id(spec): spec for spec in possible}
     expected = {key: durations.expected(spec).plus(between_s) for key, spec in once.items()}
     ends = zip(*(expected[id(spec)] for spec in possible), strict=True)
-    # The resting temperature of a GPU is not known before the first run: docs/internals/idle-wait.md.
+    # A GPU's resting temperature is unknown before the first run: docs/internals/idle-wait.md.
     uses_gpus = any(spec.variant.get("gpus") for spec in possible)
     first_s = STEADY_S if not counted and plan.max_idle_wait_s != 0 and uses_gpus else 0.0
     return TimeLeft(*(concurrency.total_s(possible, seconds) for seconds in ends)).plus(first_s), timing_runs
 
 
 _SETUP_PARAMETERS = ("xla", "layers", "implementation", "mode", "layout", "precision", "evidence")
-"""What decides the set-up of a run besides its workload and the CPU or GPUs, from what matters most."""
+"""The parameters that affect a run's set-up besides its workload and the CPU or GPUs, most important first."""
 _SETUP_S: Mapping[tuple[str, bool], tuple[float, float]] = {
     ("lstm", False): (7.0, 9.0),
     ("gru", False): (7.0, 9.0),
@@ -136,19 +136,19 @@ _SETUP_S: Mapping[tuple[str, bool], tuple[float, float]] = {
 }
 """Median set-up without and with XLA, by the workload and whether it runs on GPUs, in seconds."""
 _OTHER_SETUP_S = (8.0, 15.0)
-"""Of a workload that is not listed: one of the user's own."""
+"""The set-up of other workloads: the user's own."""
 _MACHINES_APART = 1.5
-"""How many times as long another machine may take."""
+"""The largest ratio of times between machines."""
 _RUNS_APART = 1.1
-"""How many times as long the same run may take again."""
+"""The largest ratio of times between runs alike on one machine."""
 _RECENT_NS = 3_600_000_000_000
-"""Runs so much before the newest one tell less: file caches and other programs change with the day."""
+"""Runs this much older than the newest are ignored: file caches and other programs change over the day."""
 _HELD_UP = 3.0
-"""So many times the median: a download, a sleeping machine."""
+"""Times beyond this multiple of the median are outliers: a download, a sleeping machine."""
 _BETWEEN_S = 1.0
-"""From one run's end to the next one's start, where no two runs tell."""
+"""The time between one run's end and the next one's start, without two stored runs to measure it."""
 _LONGEST_BETWEEN_S = 30.0
-"""Two runs further apart are not of one experiment."""
+"""Two runs further apart do not belong to one experiment."""
 
 
 def _shipped_setup_s(spec: RunSpec) -> float:
@@ -158,7 +158,7 @@ def _shipped_setup_s(spec: RunSpec) -> float:
 
 
 def _around(seconds: Sequence[float], factor: float) -> TimeLeft:
-    """Return the ends of some times, further out by a factor, and their mean, without what something held up."""
+    """Return the range of some times, widened by a factor, and their mean, without outliers."""
     median_s = statistics.median(seconds)
     usual = [time_s for time_s in seconds if time_s <= _HELD_UP * median_s]
     return TimeLeft(min(usual) / factor, statistics.fmean(usual), max(usual) * factor)
@@ -171,7 +171,7 @@ def _between_s(ended: Sequence[RunRow]) -> float:
 
 
 class _DurationModel:
-    """Durations of runs, by `timed_runs`: by the newest ones, if these suffice."""
+    """Durations of `timed_runs`, of only the newest if they suffice."""
 
     def __init__(self, ended: Sequence[RunRow]) -> None:
         newest_ns = max((row.started_utc_ns for row in ended), default=0)
@@ -185,7 +185,7 @@ class _DurationModel:
         self._pace = statistics.median(paces) if paces else 1.0
 
     def expected(self, spec: RunSpec) -> TimeLeft:
-        """Return the expected time of a run: what it measures, and the set-up of the runs most like it."""
+        """Return the expected time of a run: the measured time plus the set-up of the most similar runs."""
         for setups in self._setups_s:
             alike = next((setups[key] for key in _setup_keys(spec) if key in setups), None)
             if alike is not None:
@@ -194,26 +194,25 @@ class _DurationModel:
 
 
 def _setup_keys(spec: RunSpec) -> Iterator[tuple[Hashable, ...]]:
-    """Yield what decides a run's set-up: the whole variant first, and last its workload and whether it runs on GPUs."""
+    """Yield keys of similar runs: first the whole variant, last only its workload and whether it uses GPUs."""
     settings = (spec.variant.get(name) for name in _SETUP_PARAMETERS)
     values = (spec.workload, bool(spec.variant.get("gpus")), *settings, msgspec.json.encode(spec, order="sorted"))
     return (values[:length] for length in range(len(values), 1, -1))
 
 
 def timed_runs(runs: Sequence[RunRow]) -> list[RunRow]:
-    """Return the runs that ended by themselves, from which durations can be estimated: the clock was not set back."""
+    """Return the runs that ended by themselves and whose clock was not set back: durations follow from these."""
     ended = [row for row in runs if row.outcome is not None and row.outcome.name in ("completed", "out_of_memory")]
     return [row for row in ended if _duration_s(row) >= 0]
 
 
 def requested_s(spec: RunSpec) -> float:
-    """Return the seconds a variant measures; 0 if it counts steps or epochs instead."""
     counts_else = spec.variant.get("steps", 0) or spec.variant.get("epochs", 0)
     return 0.0 if counts_else else float(spec.variant.get("seconds", 0.0))
 
 
 def _setup_s(row: RunRow) -> float:
-    """Return the seconds a run took beyond those it measured; 0 if the clock was set back by less than it took."""
+    """Return the seconds a run took beyond its measured part; 0 if the clock was set back by less."""
     return max(0.0, _duration_s(row) - min(requested_s(row.spec), row.summary.measured_s or 0.0))
 
 
@@ -224,11 +223,11 @@ def _duration_s(row: RunRow) -> float:
 def expected_resolution(
     plan: Plan, counted: Sequence[RunRow], stored: Sequence[RunRow], machine: Machine | None
 ) -> ExpectedResolution | None:
-    """Return how small a difference the repeats of a plan can show; None if no two variants are compared.
+    """Return the smallest difference that a plan's repeats can show; None without two variants to compare.
 
-    The spread between processes is that of the plan's own variants in this environment, the runs `counted`, else that
-    of any variants of its workloads on this hardware, the runs `stored`. A variant that the machine refuses is not
-    compared; None refuses none.
+    The spread between processes comes from the plan's own variants in this environment (`counted`), else from any
+    variants of its workloads on this hardware (`stored`). Refused variants are not compared; the machine None refuses
+    none.
     """
     possible = plan.variants if machine is None else runnable(plan.variants, machine)
     workloads = [spec.workload for spec in possible]

@@ -31,12 +31,12 @@ _LOOK_S = 0.1
 class IdleLimits:
     """How long to wait.
 
-    A GPU cools in tens of seconds. What keeps a host busy ends within seconds, or nobody knows when.
+    A GPU cools in tens of seconds. A busy host becomes idle within seconds, or nobody knows when.
 
     Attributes:
         wait_s: Longest wait; 0 for none.
         host_s: Longest wait for an idle host, within `wait_s`.
-        steady_s: A temperature that has not fallen for so long counts as cool.
+        steady_s: A temperature that has not fallen for this long counts as cool.
     """
 
     wait_s: float = MAX_WAIT_S
@@ -45,7 +45,7 @@ class IdleLimits:
 
     @classmethod
     def of_plan(cls, max_s: float | None) -> "IdleLimits":
-        """Return the limits of a plan; one that asks for more than usual means what keeps the host busy, too."""
+        """Return the limits of a plan; a longer wait than usual also applies to a busy host."""
         if max_s is None:
             return cls()
         return cls(wait_s=max_s, host_s=max_s if max_s > MAX_WAIT_S else _MAX_HOST_WAIT_S)
@@ -61,12 +61,12 @@ class WaitStatus:
 
 
 ContinueWaiting = Callable[[WaitStatus], bool]
-"""Called several times per second with what a run waits for; returns whether to continue waiting."""
+"""Called several times per second with the current wait; returns whether to continue waiting."""
 
 
 @dataclass(slots=True)
 class _PendingWait:
-    """One wait: its GPUs, its beginning on the host's clock and on this program's, and the samples since then."""
+    """One wait: its GPUs, its start on the host's and on this program's clock, and the samples since then."""
 
     gpus: Sequence[Device]
     began_ns: int
@@ -80,9 +80,9 @@ class _PendingWait:
 
 @dataclass(slots=True)
 class IdleState:
-    """What all waits of one experiment know: idle temperatures, by GPU, and what is waited for no longer.
+    """Shared by all waits of one experiment: idle temperatures, by GPU, and what not to wait for again.
 
-    `skipped_ns` is when they were last skipped, on this program's monotonic clock.
+    `skipped_ns` is when the user last skipped the waits, on this program's monotonic clock.
     """
 
     idle_c: dict[str, int | None] = field(default_factory=dict)
@@ -91,20 +91,20 @@ class IdleState:
 
 
 class IdleWait:
-    """Waits before each run of one experiment. Made before its first run: the host's state then is its idle state.
+    """Waits before each run of one experiment. Create it before the first: the host's state then counts as idle.
 
-    Thread: any; several waits at once, each for its own GPUs. Telemetry comes on the feed's thread; `_changed` guards
-    all state and wakes the waits.
+    Thread: any; several concurrent waits, each for its own GPUs. Telemetry arrives on the feed's thread; `_changed`
+    guards all state and wakes the waits.
     """
 
     def __init__(self, host: Host, limits: IdleLimits, state: IdleState | None = None) -> None:
-        """Begin to listen to a host's telemetry.
+        """Start listening to a host's telemetry.
 
-        `state` is what earlier waits on the host know; None for the first.
+        `state` is that of earlier waits on the host; None for the first.
         """
         self._host = host
         self._limits = limits
-        # Everything below is read and written under it; the feed's thread notifies, the threads of the runs wait.
+        # It guards everything below; the feed's thread notifies, the runs' threads wait.
         self._changed = threading.Condition()
         self._pending: list[_PendingWait] = []
         self._host_load_pct: float | None = None
@@ -126,7 +126,7 @@ class IdleWait:
         `continue_waiting` is called several times per second; it ends the wait by returning False.
 
         Returns:
-            How that went, for the run's environment.
+            The outcome of the wait, for the run's environment.
         """
         gpus = [device for device in self._host.inventory().devices if device.device in devices]
         limit_s = self._limits.wait_s if gpus else min(self._limits.wait_s, self._limits.host_s)
@@ -184,7 +184,7 @@ class IdleWait:
     def _describe_gpu(self, gpu: Device, watch: _PendingWait) -> str:
         samples = watch.samples.get(gpu.device, [])
         if gpu.device in self._lost:
-            return ""  # waiting does not bring it back: the run ends at once
+            return ""  # a lost GPU does not return by waiting: the run ends at once
         if not samples:
             return "without telemetry"
         if is_throttled(samples[-1]):
@@ -194,7 +194,7 @@ class IdleWait:
         return f"at {units.celsius(samples[-1].temperature_c)}"
 
     def _foreign_activity(self, watch: _PendingWait) -> Mapping[str, str]:
-        """Return what others do here, by a key of each; once a wait has timed out, that is not waited for again."""
+        """Return other users' activity by key; once a wait for one has timed out, it is ignored."""
         activities: dict[str, str] = {}
         if HOST not in watch.samples:
             activities["host"] = "the host without telemetry"
@@ -205,7 +205,7 @@ class IdleWait:
             if listed is None or listed.reason is not None:
                 continue
             if listed.t_ns < watch.began_ns and listed.processes:
-                # The newest list may still name the worker of the run before.
+                # The newest list may still contain the previous run's worker.
                 activities[gpu.device] = f"who uses {_gpu_name(gpu)}"
             else:
                 activities |= {f"{process.pid}": f"{process.title} on {_gpu_name(gpu)}" for process in listed.processes}

@@ -33,7 +33,7 @@ from workloads.protocol import RunSpec, Value
 
 PRESET_FOLDER = RESOURCES / "presets"
 QUICK = "quick"
-"""The preset that a new user is offered: any machine makes it within minutes."""
+"""The preset offered to new users: any machine completes it within minutes."""
 
 FindWorkload = Callable[[str], Workload]
 """Finds a workload by name, or by `path/to/file.py:name`; raises `UsageError` or `UserError`."""
@@ -57,7 +57,7 @@ class PresetMatrix(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class PresetTransfer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A run whose weights are saved and tried in other implementations, on the CPU or on that many `gpus`."""
+    """Saves a run's weights and tries them in other implementations, on the CPU or on that many `gpus`."""
 
     workload: str
     settings: dict[str, Value]
@@ -71,11 +71,11 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     Attributes:
         question: What it answers.
         repeats: Runs per variant.
-        asked: The setting that the question is about; "" for the one that the runs show best.
-        until: Target precision that ends it earlier, as `0.5%`; "" for none.
+        asked: The setting that the question is about; "" for the one with the largest effect.
+        until: Target precision that ends it early, such as `0.5%`; "" for none.
         portability: Its weight transfers.
-        instead: Values for parameters whose own value cannot run on a machine.
-        note: How it is smaller than the question it stands for.
+        instead: Replacement values for parameters whose value cannot run on a machine.
+        note: How it falls short of its question.
     """
 
     question: str
@@ -88,7 +88,7 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     note: str = ""
 
     def __post_init__(self) -> None:
-        """Raise `ValueError`, which becomes a `msgspec.ValidationError`, for what types do not catch."""
+        """Raise `ValueError`, which becomes a `msgspec.ValidationError`, for mistakes that types do not catch."""
         if self.asked and all(self.asked not in matrix.settings for matrix in self.matrix):
             raise ValueError(f"{self.asked} is asked about, and no matrix sets it")
         if self.until:
@@ -98,9 +98,9 @@ class PresetExperiment(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A prepared experiment for machines with a GPU and without, and the article it repeats, if any.
+    """A prepared experiment for machines with and without a GPU, and the article it repeats, if any.
 
-    One that GPUs alone can answer has no `cpu`: elsewhere its runs say why they are refused.
+    Without `cpu`, only GPUs can answer it: elsewhere its runs are refused with a reason.
     """
 
     gpu: PresetExperiment
@@ -111,12 +111,12 @@ class Preset(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class NamedPreset:
-    """A preset with its name; what it starts is called by its title.
+    """A preset with its name; its experiments are named by its title.
 
     Attributes:
-        key: What finds it again: the name of one that comes with the program, else the absolute path of its file.
-        name: Its name, which a user's file may share with one that comes with the program.
-        custom_workloads: The custom workloads it names, by what it calls them; empty if they were not looked for.
+        key: Its identity: the name of a bundled preset, else the absolute path of its file.
+        name: Its name, which a user's file may share with a bundled preset.
+        custom_workloads: The custom workloads by the names that it uses; empty if they were not looked up.
     """
 
     key: str
@@ -134,7 +134,7 @@ class NamedPreset:
         return (None if machine.gpus else self.preset.cpu) or self.preset.gpu
 
     def plan(self, machine: Machine, repeats: int | None = None, until_pct: float | None = None) -> Plan:
-        """Return the plan as a machine can run it, with these repeats and this precision, else the file's.
+        """Return the plan adapted to a machine, with these repeats and this precision, else the file's.
 
         Raises:
             UsageError: The file names something unknown.
@@ -143,7 +143,7 @@ class NamedPreset:
         requested = self._variants(experiment)
         specs = [_with_replacements(spec, experiment.instead, machine) for spec in requested]
         possible = [spec for spec in specs if int(spec.variant["gpus"]) <= len(machine.gpus)]
-        # Where nothing fits, the runs themselves say why they are refused.
+        # If nothing can run, the runs themselves say why they are refused.
         retained = possible or specs
         notes = (
             experiment.note,
@@ -157,7 +157,7 @@ class NamedPreset:
         return msgspec.structs.replace(plan, notes=tuple(filter(None, notes)))
 
     def all_plans(self, repeats: int | None = None, until_pct: float | None = None) -> list[Plan]:
-        """Return the plans as any machine may have run them, to find stored runs."""
+        """Return the plan's form for any machine, to find stored runs."""
         forms = [form for form in (self.preset.gpu, self.preset.cpu) if form]
         return [
             self._plan(form, _with_values(self._variants(form), replaced), repeats, until_pct)
@@ -166,7 +166,7 @@ class NamedPreset:
         ]
 
     def _variants(self, experiment: PresetExperiment) -> list[RunSpec]:
-        # A preset names its GPUs: no machine's defaults decide.
+        # A preset names its GPUs, so no machine's defaults matter.
         return [
             spec
             for matrix in experiment.matrix
@@ -207,10 +207,10 @@ def list_user_preset_file(database: Path, file: str, *, listed: bool = True) -> 
 def load_preset(name: str, find: FindWorkload | None = None) -> NamedPreset:
     """Load a preset by its name, or by the path of its file.
 
-    `find` finds the custom workloads that it names; without it the preset has no plan.
+    `find` looks up its custom workloads; without it the preset has no plan.
 
     Raises:
-        UsageError: There is none of that name, or it names an unknown workload.
+        UsageError: No preset has that name, or it names an unknown workload.
         UserError: The file cannot be read.
     """
     names = preset_names()
@@ -304,7 +304,7 @@ def publications(
         try:
             named = load_preset(name, find)
             keys = frozenset(step_key(spec) for plan in named.all_plans() for spec in plan.variants)
-        except (UserError, UsageError):  # the list of presets says what is wrong with it
+        except (UserError, UsageError):  # the list of presets reports the error
             continue
         if named.preset.article is not None and len(keys & steps) > 1:
             published.append(Publication(named.preset.article, keys))

@@ -1,4 +1,4 @@
-"""Plans in the queue: add, decode, read how far each is, export and import."""
+"""Plans in the queue: adding, decoding, progress, export and import."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -49,7 +49,7 @@ def exportable_queue(store: Store) -> tuple[list[int], list[int]]:
 
 
 def pause_unowned_queue(store: Store) -> None:
-    """Pause the whole queue if no living process runs it: what a dead one left waits until the user resumes it."""
+    """Pause the whole queue if no living process runs it: what a dead one left waits for the user."""
     entries = store.queue.entries()
     if not any(entry.owned for entry in entries):
         for entry in entries:
@@ -60,7 +60,7 @@ def entry_plan(entry: QueueEntry) -> Plan:
     """Return the plan of an entry.
 
     Raises:
-        UserError: Another version of the program wrote what this version does not know.
+        UserError: Another version of the program wrote it, and this one cannot read it.
     """
     try:
         plan = msgspec.structs.replace(decode_plan(entry.plan), preset=entry.preset)
@@ -79,9 +79,9 @@ def _unknown_plan(entry: QueueEntry, reason: str) -> UserError:
 
 
 def add_plan(store: Store, plan: Plan) -> int:
-    """Add an entry at the end of the queue and return its number, even where the same plan is queued already.
+    """Add an entry at the end of the queue and return its number, even if the same plan is already queued.
 
-    A single run is a plan of one variant, one repeat and `again`: otherwise runs stored before would count as it.
+    A single run is a plan of one variant, one repeat and `again`: otherwise a stored run would count instead.
     """
     return store.queue.add(name=plan.name, preset=plan.preset, plan=encode_plan(plan))
 
@@ -89,9 +89,9 @@ def add_plan(store: Store, plan: Plan) -> int:
 def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
     """Return the entry of an experiment, and whether it is new; an unfinished one waits again, with this plan.
 
-    A new one gets its own order: one that a machine happens to imitate must not come again with every repetition.
-    An unfinished one keeps its order. An entry that a living process runs only gets more repeats, where it had fewer: a
-    second entry would make runs twice. All programs that add the same plan at the same time get the same entry.
+    A new entry draws a new order, so that repetitions do not share an order that happens to match a machine's cycle. An
+    unfinished one keeps its order. An entry that a living process runs only gets more repeats: a second entry would
+    repeat its runs. Programs that add the same plan concurrently get the same entry.
     """
 
     def merged_plan(entry: QueueEntry) -> str:
@@ -112,19 +112,19 @@ def enqueue(store: Store, plan: Plan) -> tuple[QueueEntry, bool]:
 
 
 def unfinished_entry(store: Store, plan: Plan) -> QueueEntry | None:
-    """Return the entry that `enqueue` would continue with; None if it would add one."""
+    """Return the entry that `enqueue` would continue; None if it would add one."""
     return next((entry for entry in store.queue.entries() if _is_of(plan, entry)), None)
 
 
 def _is_of(plan: Plan, entry: QueueEntry) -> bool:
     try:
         return _identity(entry_plan(entry)) == _identity(plan)
-    except UserError:  # an entry of another version is left alone
+    except UserError:  # leave an entry of another version alone
         return False
 
 
 def _identity(plan: Plan) -> tuple[object, ...]:
-    """Return what makes it this experiment: its variants and baseline, but not its name or number of repeats."""
+    """Return what identifies an experiment: its variants and baseline, but not its name or number of repeats."""
     baseline, *others = (msgspec.json.encode(spec, order="sorted") for spec in plan.variants)
     return baseline, sorted(others), plan.weight_transfers, plan.again, plan.preset, plan.host
 
@@ -140,11 +140,11 @@ class ExperimentReading:
     """An experiment as it is stored.
 
     Attributes:
-        experiment: Its runs that count, without those whose weights are gone and still to be tried.
-        progress: How far it is.
+        experiment: Its runs that count, except those whose missing weights are still to be tried.
+        progress: Its progress.
         reusable: Which stored runs count, and why others do not.
-        alike: Stored runs to estimate times from.
-        machine: The machine it runs on, empty if that is not known.
+        alike: Stored runs for estimates of times.
+        machine: The machine it runs on, empty if unknown.
     """
 
     experiment: Experiment
@@ -164,11 +164,11 @@ def read_experiment(
     environment: Mapping[str, str] | None = None,
     throttle_filter: ThrottleFilter | None = None,
 ) -> ExperimentReading:
-    """Return what is stored of an experiment, its own runs, wherever they ran, and others that count here.
+    """Return the stored state of an experiment: its own runs, wherever they ran, and others that count here.
 
-    `inventory` is that of its host, None if that is another one than this machine, and not asked; `environment` what
-    the host says of itself. `stored` are all rows of the store, where they were read already. `throttle_filter` decides
-    which runs count, and keeps that in mind for those to come.
+    `inventory` is its host's, None for another machine that was not asked; `environment` is the host's own report.
+    `stored` are all rows of the store, if already read. `throttle_filter` decides which runs count, and remembers that
+    for later runs.
     """
     here = inventory if environment is not None or not plan.host else None
     fingerprint = current_fingerprint(here, environment) if here else named_fingerprint(plan.host)
@@ -223,15 +223,15 @@ def _with_entry(progress: ExperimentProgress, entry: QueueEntry) -> ExperimentPr
 def estimate_remaining(
     store: Store, plan: Plan, inventory: Inventory, stored: Sequence[RunRow] | None = None
 ) -> ExperimentProgress:
-    """Return what is stored and left of a plan, with its unfinished entry of the queue if it has one.
+    """Return the progress of a plan, with its unfinished entry of the queue if it has one.
 
-    `stored` are all rows of the store, where they were read already.
+    `stored` are all rows of the store, if already read.
     """
     return read_experiment(store, plan, inventory, unfinished_entry(store, plan), stored=stored).progress
 
 
 def queue_progress(store: Store, inventory: Inventory) -> list[ExperimentProgress]:
-    """Return how far every entry is, in order; an entry of an unknown version has nothing planned, and a message."""
+    """Return the progress of every entry, in order; an entry of an unknown version has no runs, and a message."""
     stored = store.list_runs()
     return [_entry_progress(store, entry, inventory, stored) for entry in store.queue.entries()]
 
@@ -244,13 +244,13 @@ def _entry_progress(
     except UserError as error:
         return _with_entry(ExperimentProgress(planned=0, done=0, message=str(error)), entry)
     progress = read_experiment(store, plan, None if plan.host else inventory, entry, stored=stored).progress
-    change = describe_change(plan.variants[0], store.path)  # all variants are of one text
+    change = describe_change(plan.variants[0], store.path)  # all variants have the same text
     message = " ".join(filter(None, (progress.message, change and f"Entry {entry.entry} {change}")))
     return replace(progress, message=message)
 
 
 def import_with_queue(database: Path, file: Path, watch: TransferProgress = NO_PROGRESS) -> Imported:
-    """Import the runs of another database, then remove the entries that are complete with them."""
+    """Import the runs of another database, then remove the entries that these complete."""
     imported = import_runs(database, file, watch)
     with Store.open(database) as store:
         complete, completed = store.library.record(lambda: _finish_complete(store))
@@ -268,12 +268,12 @@ def _finish_complete(store: Store) -> set[int]:
 
 
 def _is_complete(store: Store, entry: QueueEntry) -> bool:
-    """Return whether the entry's own runs, without other stored runs of its variants, are all that its plan needs."""
+    """Return whether the entry's own runs, without other stored runs of its variants, fulfil its plan."""
     if entry.experiment is None:
         return False
     try:
         plan = entry_plan(entry)
-    except UserError:  # what another version wrote is left to it
+    except UserError:  # leave what another version wrote alone
         return False
     runs = store.library.runs_of_experiment(entry.experiment)
     if remaining_runs(plan, [row for row in store.list_runs() if row.run in runs]):

@@ -20,8 +20,8 @@ _log = logging.getLogger("variantscope.queue")
 class QueueRunner:
     """One pass through the queue.
 
-    The queue may change at any time, by this program or another: entries added, moved, paused or removed, plans
-    extended. That takes effect from the next run on.
+    This program or another may change the queue at any time: add, move, pause or remove entries, and extend plans.
+    Changes take effect at the next run.
 
     Thread: `run` blocks its thread, once; `stop`, `cancel` and `skip_wait` any.
     """
@@ -29,8 +29,8 @@ class QueueRunner:
     def __init__(self, services: RunServices, listener: QueueListener) -> None:
         self._services = services
         self._listener = listener
-        # `_current` is one reference, written by the thread of `run` and read by others: no lock is needed. A call that
-        # comes just before a session is set finds `_stopped` or `_cancelled`, which `_run_entry` looks at afterwards.
+        # `_current` is one reference, written by the thread of `run` and read by others: no lock is needed. For calls
+        # just before a session is set, `_run_entry` checks `_stopped` and `_cancelled` afterwards.
         self._stopped = threading.Event()
         self._cancelled: set[int] = set()
         self._current: tuple[int, ExperimentSession] | None = None
@@ -38,8 +38,8 @@ class QueueRunner:
     def run(self, only: Sequence[int] | None = None, failed: Callable[[UserError], object] | None = None) -> None:
         """Run the entries with these numbers, or all, until none waits or `stop` is called.
 
-        `failed` is called with the reason when an entry cannot be run, as on a full disk; it is paused, and the others
-        are run. Without it the reason is raised.
+        If an entry cannot run, for example on a full disk, it is paused, `failed` is called with the reason, and the
+        others run. Without `failed` the reason is raised.
 
         Raises:
             UserError: An entry cannot be run, and `failed` is None.
@@ -55,7 +55,7 @@ class QueueRunner:
                 failed(error)
 
     def stop(self) -> None:
-        """Stop the current run and start no other; its entry stays. Returns immediately."""
+        """Stop the current run and start no other; its entry remains. Returns immediately."""
         self._stopped.set()
         if (current := self._current) is not None:
             current[1].stop()
@@ -65,25 +65,25 @@ class QueueRunner:
         return self._stopped.is_set()
 
     def cancel(self, entry: int) -> None:
-        """Stop the current run if it is of this entry, then remove the entry. Returns immediately."""
+        """Stop the current run if it belongs to this entry, then remove the entry. Returns immediately."""
         self._cancelled.add(entry)
         if (current := self._current) is not None and current[0] == entry:
             current[1].stop()
 
     def forget_cancelled(self) -> None:
-        """Run again what was cancelled before it ran, if it is back in the queue; any thread."""
+        """Run what was cancelled before it ran, if it is back in the queue; any thread."""
         current = self._current
         self._cancelled.intersection_update(() if current is None else (current[0],))
 
     def skip_wait(self) -> None:
-        """Start the run that waits for an idle machine; returns immediately."""
+        """Start the run that is waiting for an idle machine; returns immediately."""
         if (current := self._current) is not None:
             current[1].skip_wait()
 
     def _take_next(self, only: Sequence[int] | None, unfinished: int | None) -> QueueEntry | None:
-        """Claim the next entry, and give up the `unfinished` one unless it is that.
+        """Claim the next entry, and release the `unfinished` one if it is another.
 
-        Between two plans of one entry no other program may take it: both would say that the other makes it.
+        Between two plans of one entry no other program may take it: each would report that the other runs it.
         """
         entry = None
         with Store.open(self._services.database) as store:
@@ -100,7 +100,7 @@ class QueueRunner:
     def _runnable_entries(
         self, store: Store, only: Sequence[int] | None, current: int | None = None
     ) -> list[QueueEntry]:
-        """Return the entries to run, in order: without those of other processes, but with the current one."""
+        """Return the entries to run, in order: without other processes' entries, but with the current one."""
         return [
             entry
             for entry in store.queue.entries()
@@ -111,7 +111,7 @@ class QueueRunner:
         ]
 
     def _run_entry(self, entry: QueueEntry, only: Sequence[int] | None) -> int | None:
-        """Run an entry; return its number if it waits with another plan or place, and is still this process's."""
+        """Run an entry; return its number if its plan or position changed, and it still belongs to this process."""
         _log.info("entry %d starts: %s", entry.entry, entry.name)
         try:
             services = self._services_for(entry)
@@ -123,7 +123,7 @@ class QueueRunner:
             state = self._update_entry(entry, experiment, is_over=session.is_over)
         except UserError as error:
             _log.warning("entry %d is paused: %s", entry.entry, error)
-            # An entry that fails and waits again would block all others each time.
+            # A failing entry that keeps waiting would block all others.
             self._pause(entry.entry)
             raise
         except BaseException:
@@ -140,7 +140,7 @@ class QueueRunner:
     def _services_for(self, entry: QueueEntry) -> RunServices:
         try:
             return self._services.on(entry_plan(entry).host)
-        except UsageError as error:  # the host had a name when the entry was made
+        except UsageError as error:  # the host's name was removed after the entry was added
             raise UserError(str(error)) from error
 
     def _release(self, entry: int, state: SettableState | None = None) -> None:
@@ -151,7 +151,7 @@ class QueueRunner:
         try:
             self._release(entry, "paused")
         except DatabaseError as error:
-            # What went wrong first is what the user has to know. The entry is free once this process has ended.
+            # Report the first error to the user. The entry becomes free when this process ends.
             _log.warning("entry %d cannot be paused: %s", entry, error)
 
     def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
@@ -167,7 +167,7 @@ class QueueRunner:
             if number in self._cancelled:
                 store.queue.remove(number)
             elif experiment.state == "out of budget":
-                # If it waited, it would get the same time again at once.
+                # If it kept waiting, it would get the same time again immediately.
                 store.queue.set_state(number, "paused")
             state = next((queued.state for queued in store.queue.entries() if queued.entry == number), None)
         if experiment.state == "out of budget":

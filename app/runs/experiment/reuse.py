@@ -32,15 +32,15 @@ from workloads.catalog import (
 from workloads.protocol import RunSpec
 
 _MOST_COMPARABLE = 300
-"""Stored runs that durations and spreads are estimated from: more take memory in every program that makes runs."""
+"""The most stored runs for estimating durations and spreads: more take memory in every program that runs something."""
 RECENT_S = 3600
-"""Age in seconds up to which runs of others count for an experiment that begins: a machine changes within hours."""
+"""The largest age in seconds at which others' runs count for a new experiment: a machine changes within hours."""
 
 
 class ThrottleFilter:
-    """Decides which runs count, in their order, stored runs first: its state follows from what is stored.
+    """Decides which runs count, given in their order, stored runs first.
 
-    One that was throttled, or suspended with its program, is made once more.
+    A run that was throttled, or suspended with its program, is repeated once.
 
     Thread: one at a time.
     """
@@ -65,12 +65,12 @@ class ThrottleFilter:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentFingerprint:
-    """What of an environment affects a run's figures; None or empty if unknown, which is no difference.
+    """The parts of an environment that affect a run's figures; None or empty if unknown, which counts as equal.
 
-    `frameworks` has the version of each by the value of the parameter `framework`; of a run that of its own alone.
-    `sources` is the hash of the code that a worker imports; `variables` has the environment variables that it found,
-    `host` what names its host; nothing for the program's own machine.
-    GPUs are compared by name, not UUID: an experiment may go on later, on another GPU of the same model.
+    `frameworks` has versions by the value of the parameter `framework`; for a run, only its own. `sources` is the hash
+    of the code that a worker imports; `variables` are its environment variables; `host` identifies its host, and is
+    empty for the program's own machine. GPUs are compared by name, not UUID: an experiment may continue on another GPU
+    of the same model.
     """
 
     driver: str | None
@@ -83,7 +83,7 @@ class EnvironmentFingerprint:
     host: Mapping[str, str] = field(default_factory=dict)
 
     def differences(self, other: "EnvironmentFingerprint", *, on_gpu: bool) -> list[str]:
-        """Return the names of what differs in `second`, of what matters on a GPU or on the CPU."""
+        """Return the names of the differences from `other` that matter on a GPU or on the CPU."""
         pairs: dict[str, tuple[str | None, str | None]] = {
             **{
                 framework.name: (self.frameworks.get(key), other.frameworks.get(key))
@@ -108,8 +108,7 @@ class EnvironmentFingerprint:
 def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | None = None) -> EnvironmentFingerprint:
     """Return the fingerprint of a run that would start now on the host of an inventory.
 
-    `environment` is what that host says of itself, where it may be another one than the program's own machine. Its
-    framework may not be known before a run.
+    `environment` is the host's own report, if it may be another machine. Its framework may be unknown before a run.
     """
     gpus = frozenset(gpu.name for gpu in inventory.machine.gpus)
     if environment is not None and HOST_KEY in environment:
@@ -131,7 +130,7 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
 
 
 def named_fingerprint(host: str) -> EnvironmentFingerprint:
-    """Return what is known of a host that is not asked: its name."""
+    """Return what is known of a host without asking it: its name."""
     return _fingerprint({HOST_KEY: host}, frozenset())
 
 
@@ -179,9 +178,9 @@ class ReusableRuns:
 
 @dataclass(frozen=True, slots=True)
 class FingerprintByPython:
-    """The environment that runs are compared with.
+    """The environment to compare runs with.
 
-    `frameworks` has the versions of others than the program's own, by interpreter and packages.
+    `frameworks` has the versions in other Pythons than the program's own, by interpreter and packages.
     """
 
     base: EnvironmentFingerprint
@@ -207,9 +206,9 @@ def matching_results(stored: Iterable[RunRow], plan: Plan) -> list[RunRow]:
 
 
 def largest_reference(rows: Iterable[RunRow]) -> list[RunRow]:
-    """Return the reference runs among these, those of the file that has most of them.
+    """Return the reference runs among these, from the file with the most.
 
-    Files share variants, which were measured on other machines and days.
+    Files share variants, measured on different machines and days.
     """
     reference = [row for row in rows if is_reference(row)]
     files = Counter(row.experiments for row in reference)
@@ -217,7 +216,7 @@ def largest_reference(rows: Iterable[RunRow]) -> list[RunRow]:
 
 
 def runs_on_same_hardware(stored: Iterable[RunRow], machine: Machine) -> list[RunRow]:
-    """Return the stored runs on the CPU, or on GPUs of models that this machine has: the newest, to estimate from."""
+    """Return the newest stored runs on the CPU, or on GPU models that this machine has, for estimates."""
     names = {gpu.name for gpu in machine.gpus}
     return list(islice((row for row in stored if set(row.gpu_names) <= names), _MOST_COMPARABLE))
 
@@ -234,20 +233,20 @@ def reusable_runs(
     """Return the stored runs that need no repetition: the entry's own, and recent ones of others.
 
     A run that was refused elsewhere counts only if it is refused here too. Reference runs never count: an experiment is
-    about the user's machine. What the entry has made counts wherever and whenever that was.
+    about the user's machine. The entry's own runs count wherever and whenever they ran.
 
-    `fingerprint` is the environment of a run made now. `throttle_filter` decides which runs count, and keeps that in
-    mind for those to come. `stored` are all rows of the store, where they were read already.
+    `fingerprint` is the environment of a run started now. `throttle_filter` decides which runs count, and remembers
+    that for later runs. `stored` are all rows of the store, if already read.
     """
     own_runs = frozenset[int]() if entry is None else runs_of_entry(store, entry)
     results = matching_results(store.each_run() if stored is None else stored, plan)
     rows = [row for row in _without_reference(results) if not plan.again or row.run in own_runs]
     runs = [store.load_header(row.run) for row in rows]
-    # The environments of another host are known there alone.
+    # Only another host itself knows its Python environments.
     pythons = {_python(spec) for spec in plan.specs if HOST_KEY not in fingerprint.host} - {("", "")}
     fingerprints = FingerprintByPython(
         fingerprint,
-        # What uv would install is not known before.
+        # What uv would install is unknown until it does.
         {(python, packages): {} if packages else _installed_versions(python) for python, packages in pythons},
     )
     return _select_reusable(
@@ -268,7 +267,7 @@ def _installed_versions(interpreter: str) -> dict[str, str]:
 
 
 def runs_of_entry(store: Store, entry: QueueEntry) -> frozenset[int]:
-    """Return the runs of an entry, here or elsewhere, and those that counted when it began."""
+    """Return an entry's runs, here or elsewhere, and those that counted when it began."""
     return frozenset(() if entry.experiment is None else store.library.runs_of_experiment(entry.experiment))
 
 
@@ -277,12 +276,12 @@ def _begin_utc_ns(store: Store, entry: QueueEntry | None) -> int:
     experiment = None if entry is None or entry.experiment is None else store.library.experiment(entry.experiment)
     if entry is None or experiment is None:
         return time.time_ns()
-    # An experiment that gets more repeats by a new entry is older than that.
+    # An experiment that a new entry extends is older than the entry.
     return max(entry.added_utc_ns, experiment.created_utc_ns)
 
 
 def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
-    """Return the stored runs in the environment of the newest; reference runs if there are no others."""
+    """Return the reusable stored runs in the newest run's environment; reference runs if there are no others."""
     results = matching_results(store.each_run(), plan)
     runs = [store.load_header(row.run) for row in _without_reference(results) or largest_reference(results)]
     measured = [run for run in runs if run.row.completed]

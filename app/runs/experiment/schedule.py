@@ -1,4 +1,4 @@
-"""What is left of a plan, in which order, which runs take place concurrently, and when it may stop early."""
+"""What remains of a plan, in which order, which runs may be concurrent, and when it may stop early."""
 
 import itertools
 import math
@@ -39,14 +39,14 @@ def parse_precision_pct(word: str) -> float:
 
 @dataclass(frozen=True, slots=True)
 class StoppingRule:
-    """The runs of `repeats` complete rounds: by workload, per variant; the first variant is the baseline."""
+    """The runs of `repeats` complete rounds: by workload, then variant; the first variant is the baseline."""
 
     repeats: int
     by_workload: tuple[tuple[list[RunRow], ...], ...]
 
     @classmethod
     def from_runs(cls, variants: Sequence[Sequence[RunRow]]) -> "StoppingRule":
-        """Return the rounds that all of these variants have completed; a round in progress does not count yet."""
+        """Return the rounds that all of these variants have completed; a round in progress does not count."""
         measured = [[row for row in rows if row.completed and throughputs([row])] for rows in variants]
         repeats = min(map(len, measured), default=0)
         names = [rows[0].spec.workload for rows in variants] if repeats else []
@@ -64,52 +64,50 @@ class StoppingRule:
         return bool(pairs) and all(precision_reached(values, base, until_pct, level) for values, base, level in pairs)
 
     def half_widths_pct(self) -> list[float]:
-        """Return half the width of every speed-up's interval in percent; of a single round there are none."""
+        """Return half the width of every speed-up's interval in percent; none after a single round."""
         ratios = (ratio(values, base, level) for values, base, level in self._pairs())
         half_widths = (estimate.half_width for estimate in ratios if estimate is not None)
         return [100 * math.expm1(half) for half in half_widths if half is not None]
 
     def _pairs(self) -> Iterator[tuple[_Values, _Values, float]]:
-        """Yield each variant's and its baseline's values, and the level at which all of a workload's intervals hold."""
+        """Yield each variant's and its baseline's values, with the level at which all intervals of a workload hold."""
         for base, *others in self.by_workload:
             for rows in others:
                 yield throughputs(rows), throughputs(base), family_level(rows, base, len(others))
 
 
 _LONGEST_CYCLE = 8
-"""Runs after which a machine may repeat itself; a round of more variants has all positions in it."""
+"""The longest cycle, in runs, after which a machine may repeat itself; longer rounds cover all positions."""
 _CYCLES = [(cycle, begin) for cycle in range(2, _LONGEST_CYCLE + 1) for begin in range(cycle)]
-"""Runs of a machine's cycle, and where in it the first run is; the machine is slower in the first half of it."""
+"""A machine's cycle in runs, and the first run's position in it; the machine is slower in the first half."""
 _HARMLESS_T, _WORST_T = 2.0, 1.5
-"""With a t below the first, times n / (n - 1) of n rounds, no interval says a difference; beyond that by the second,
-every one does."""
+"""Times n / (n - 1) for n rounds: below the first t no interval shows a difference; this far above it, every interval
+does."""
 _ALL_ORDERS = 3
-"""Up to that many variants, all orders of a round are tried, and of the next two."""
+"""Up to this many variants, all orders of a round, and of the next two, are tried."""
 _DRAWN_ORDERS = 24
-"""Of a round of more variants."""
+"""The number of orders drawn for a round of more variants."""
 
 FINAL_OUTCOMES = ("out_of_memory", "refused")
-"""Outcomes that a repeat would only repeat: one run is enough."""
+"""Outcomes that a repeat would reproduce: one run is enough."""
 RESULT_OUTCOMES = ("completed", *FINAL_OUTCOMES)
-"""Outcomes that are a result; a run with any other outcome is made again."""
+"""Outcomes that are a result; a run with another outcome is repeated."""
 
 _FAILED = ("failed", "crashed")
 _MOST_LOST = 5
-"""Runs of a variant in a row that may be lost."""
+"""The most consecutive runs of a variant that may be lost."""
 
 
 @lru_cache(16)
 def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
-    """Return indices of variants, each once a round; fewer repeats are the beginning of more.
+    """Return indices of variants, each once per round; a plan with more repeats begins with the same order.
 
-    The first round begins with the baseline, since the first of some runs is what others are compared with by default.
+    The first round begins with the baseline, because comparisons use the first run's variant as baseline by default.
+    Rounds spread the machine's slow drift over all variants. A machine that repeats itself every few runs would look
+    like a difference if one variant met its slow half more often: so each order is drawn among those for which no such
+    machine does, if there are any. docs/internals/statistics.md compares it with other orders.
 
-    Slow drift of the machine then affects all variants alike instead of the later ones. A machine that repeats itself
-    every few runs would look like a difference where one variant meets its slow half more often: so a round has an
-    order, drawn among those with which no such machine does, if there is one. docs/internals/statistics.md compares it
-    with other orders.
-
-    Without a seed it is forwards and backwards in turn, as in entries of before.
+    Without a seed the order alternates between forwards and backwards, as in older entries.
     """
     if seed is None:
         rounds = (range(variants) if repeat % 2 == 0 else range(variants - 1, -1, -1) for repeat in range(repeats))
@@ -126,20 +124,20 @@ def run_order(variants: int, repeats: int, seed: int | None) -> tuple[int, ...]:
 
 
 def _slow_runs(first: int, count: int) -> Ints:
-    """Return which of that many runs, the first of them number `first`, a machine is slow in: a row a cycle, 0 or 1."""
+    """Return which of `count` runs, from run number `first` on, are slow on a machine: one row per cycle, 0 or 1."""
     return np.array(
         [[int((run + begin) % cycle < cycle / 2) for run in range(first, first + count)] for cycle, begin in _CYCLES]
     )
 
 
 def _best_round(random: Random, slow: Ints, rounds: int, *, ahead: int) -> tuple[float, list[int], Ints]:
-    """Return the order of the next round, how harmful it is there or further ahead, and what `slow` is after it.
+    """Return the order of the next round, its harm there or further ahead, and `slow` after it.
 
     Args:
-        random: What decides between orders that are all harmless.
-        slow: Of each variant's runs in that many `rounds` how many were slow; a row a variant, a column a cycle.
+        random: Chooses between harmless orders.
+        slow: The number of slow runs of each variant in the rounds so far; one row per variant, one column per cycle.
         rounds: Rounds before this one.
-        ahead: Further rounds that should have a harmless order, too.
+        ahead: Further rounds that should also have a harmless order.
     """
     variants, orders = len(slow), list[list[int]]()
     if variants <= _ALL_ORDERS:
@@ -160,9 +158,9 @@ def _best_round(random: Random, slow: Ints, rounds: int, *, ahead: int) -> tuple
 
 
 def _harm(slow: Ints, rounds: int) -> float:
-    """Return by how much a machine's cycle alone makes t of two variants too large, over all pairs and cycles.
+    """Return by how much a machine's cycle alone can make the t of two variants too large, over all pairs and cycles.
 
-    Without `MIN_REPEATS` rounds there is no interval that it could lead to a difference.
+    With fewer than `MIN_REPEATS` rounds there is no interval that could show a false difference.
     """
     if rounds < MIN_REPEATS:
         return 0.0
@@ -177,7 +175,7 @@ def runs_of_variant(spec: RunSpec, runs: Sequence[RunRow]) -> list[RunRow]:
 
 
 class RunsByVariant:
-    """Stored runs by variant: looking one up takes the same time however many there are."""
+    """Stored runs by variant; a lookup takes the same time however many there are."""
 
     def __init__(self, runs: Iterable[RunRow]) -> None:
         self._runs: dict[Hashable, list[RunRow]] = {}
@@ -202,9 +200,9 @@ def matching_keys(spec: RunSpec) -> set[Hashable]:
 
 
 def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
-    """Return the runs that remain after those that count, in order.
+    """Return the runs still missing besides those that count, in order.
 
-    Variants that the machine refuses run only once; None refuses none.
+    Variants that the machine refuses run only once; the machine None refuses none.
     """
     return [spec for one_round in remaining_rounds(plan, runs, machine) for spec in one_round]
 
@@ -212,7 +210,7 @@ def remaining_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None =
 def remaining_rounds(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[list[RunSpec]]:
     """Return the remaining runs by rounds with at most one run per variant; each weight transfer is its own round.
 
-    Variants that the machine refuses run only once; None refuses none.
+    Variants that the machine refuses run only once; the machine None refuses none.
     """
     transfers = [transfer.spec for transfer in plan.weight_transfers]
     left = [spec for spec in transfers if not any(map(is_result, runs_of_variant(spec, runs)))]
@@ -250,10 +248,10 @@ def is_result(row: RunRow) -> bool:
 
 
 def is_given_up(runs: Sequence[RunRow]) -> bool:
-    """Return whether a variant's last two runs failed for the same reason: a third would hardly do better now.
+    """Return whether a variant's last two runs failed for the same reason, so that a third is not worthwhile.
 
-    A run that was lost with its program, link or node says nothing about its variant, unless that comes again and
-    again: a variant can be what ends its machine.
+    A run lost with its program, link or node says nothing about its variant, unless it happens repeatedly: a variant
+    may crash its machine.
     """
     outcomes = [row.outcome for row in runs if row.outcome is not None]
     lost = len(list(itertools.takewhile(_was_lost, reversed(outcomes))))
@@ -272,9 +270,9 @@ def _was_lost(outcome: Outcome) -> bool:
 
 
 def lost_runs(plan: Plan, runs: Sequence[RunRow], machine: Machine | None = None) -> list[RunSpec]:
-    """Return the runs to repeat immediately, one per variant: those that were lost.
+    """Return the lost runs to repeat immediately, one per variant.
 
-    Variants that the machine refuses run only once; None refuses none.
+    Variants that the machine refuses run only once; the machine None refuses none.
     """
     runs_by_variant = RunsByVariant(runs)
 
@@ -314,7 +312,7 @@ def count_done(plan: Plan, results: RunsByVariant) -> int:
 
 
 def count_surplus(plan: Plan, results: RunsByVariant) -> int:
-    """Return how many runs with a result the variants have beyond those planned: the verdict counts them too."""
+    """Return how many runs with a result exceed the plan: the verdict counts them too."""
     return sum(max(0, len(results.runs_of(spec)) - plan.repeats) for spec in plan.variants)
 
 
@@ -322,7 +320,7 @@ def count_surplus(plan: Plan, results: RunsByVariant) -> int:
 class Concurrency:
     """How many runs may run concurrently: at most `parallel`, each on its own GPUs; a run on the CPU is always alone.
 
-    Where an experiment may end early, no variant runs twice concurrently, so that no check of the rule comes too late.
+    If an experiment may end early, no variant runs twice concurrently, so that the stopping rule is checked in time.
     """
 
     parallel: int = 1
@@ -338,7 +336,7 @@ class Concurrency:
         return fits and not (self.may_end_early and spec in running)
 
     def total_s(self, specs: Sequence[RunSpec], durations_s: Sequence[float]) -> float:
-        """Return the seconds from the first run's start to the last one's end, each started as soon as it may."""
+        """Return the seconds from the first run's start to the last one's end, if each starts as soon as it may."""
         now_s, running = 0.0, list[tuple[float, RunSpec]]()
         for spec, seconds in zip(specs, durations_s, strict=True):
             while not self.admits(spec, [other for _, other in running]):
@@ -350,7 +348,7 @@ class Concurrency:
 
 
 def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
-    """Return which runs of a plan may run concurrently on this machine; where a scheduler places them, all."""
+    """Return which runs of a plan may be concurrent on this machine; with a scheduler, all."""
     gpus = len(machine.gpus) * (plan.parallel if machine.scheduled else 1)
     return Concurrency(parallel=plan.parallel, gpus=gpus, may_end_early=plan.until_pct is not None)
 
@@ -358,11 +356,11 @@ def plan_concurrency(plan: Plan, machine: Machine) -> Concurrency:
 class DeviceBalancer:
     """Spreads the runs of each variant evenly over the GPUs.
 
-    GPUs of one model differ by a percent or so. That is no difference between variants if all of them ran on all GPUs.
+    GPUs of one model differ by about a percent, which does not affect the comparison if all variants ran on all GPUs.
     """
 
     def __init__(self, variants: int, machine: Machine) -> None:
-        """Begin without runs."""
+        """Start without runs."""
         self._variants = variants
         self._machine = machine
         self._runs_by_device = Counter[str]()
@@ -373,14 +371,14 @@ class DeviceBalancer:
         self._runs_by_variant.update((key, device) for key in matching_keys(spec) for device in devices)
 
     def ranked_devices(self, spec: RunSpec) -> list[str]:
-        """Return the devices a run may lease; those come first where its variant had the smallest share of the runs."""
+        """Return the devices a run may lease, first those on which its variant had the smallest share of the runs."""
         deficits = self._deficits(spec, candidate_devices(spec, self._machine))
         return sorted(deficits, key=lambda device: -deficits[device])
 
     def choose(self, specs: Sequence[RunSpec], busy: Collection[str]) -> RunSpec:
-        """Return the run whose variant lacks the free devices most; the first of equals.
+        """Return the run whose variant has run least on the free devices; the first on a tie.
 
-        All are on the same number of GPUs. `busy` are devices in use.
+        All use the same number of GPUs. `busy` are devices in use.
         """
 
         def deficit_on_free(spec: RunSpec) -> float:
@@ -391,7 +389,7 @@ class DeviceBalancer:
         return max(specs, key=deficit_on_free)
 
     def _deficits(self, spec: RunSpec, devices: Sequence[str]) -> dict[str, int]:
-        """Return per device how many runs the variant is behind an equal share, times the number of variants."""
+        """Return, per device, by how many runs the variant is behind an equal share, times the number of variants."""
         key = variant_key(spec)
         return {
             device: self._runs_by_device[device] - self._variants * self._runs_by_variant[key, device]

@@ -60,8 +60,8 @@ class PlannedRun:
 
     Attributes:
         position: Its position among the runs of the experiment, from 1.
-        total: The number of these.
-        environment: What is known of its environment before it begins.
+        total: The number of the experiment's runs.
+        environment: Known facts about its environment before it begins.
     """
 
     spec: RunSpec
@@ -72,39 +72,39 @@ class PlannedRun:
 
 
 class QueueListener:
-    """Follows the entries of a queue while they run; does nothing where it is not overridden.
+    """Follows the entries of a queue while they run; each method does nothing unless overridden.
 
-    Thread: entries on the thread of `QueueRunner.run`; runs on a thread per run, several at once with `parallel`.
+    Thread: entries on the thread of `QueueRunner.run`; runs on a thread each, concurrently with `parallel`.
     """
 
     def entry_started(self, reading: ExperimentReading) -> None:
         """An entry begins or resumes."""
 
     def progressed(self, progress: ExperimentProgress) -> None:
-        """The current entry is further, waits or has ended; one call at a time."""
+        """The current entry has progressed, waits or has ended; one call at a time."""
 
     def sinks(self, _planned_run: PlannedRun) -> Sequence[Sink]:
         return ()
 
     def may_wait(self, _planned_run: PlannedRun, _status: WaitStatus | None) -> bool:
-        """A run waits for an idle machine, None when it no longer does; return whether to continue waiting.
+        """A run waits for an idle machine (None: no longer); return whether to continue waiting.
 
         Called several times per second.
         """
         return True
 
     def message(self, sentence: str) -> None:
-        """Anything else the user should know."""
+        """Report anything else that the user should know."""
 
     def run_rejected(self, run: RunHeader) -> None:
-        """A run has ended that does not count; it is repeated."""
+        """A run that does not count has ended; it is repeated."""
 
     def entry_ended(self, entry: QueueEntry, state: EntryState, experiment: Experiment) -> None:
-        """No further run of an entry starts now; `state` is its own, or how it has left the queue."""
+        """No further run of an entry starts now; `state` is the entry's, or how it left the queue."""
 
 
 class _LiveProgress:
-    """How far an experiment is while its runs take place; tells the listener every change, one at a time.
+    """An experiment's progress while it runs; reports every change to the listener, one at a time.
 
     Thread: any.
     """
@@ -121,7 +121,7 @@ class _LiveProgress:
         self._next_estimate_s = 0.0
         self._has_waited = False
         self._progress = replace(reading.progress, state="running", experiment=experiment)
-        # Guards all that changes, and keeps the reports in order.
+        # Guards all changing state, and keeps the reports in order.
         self._lock = threading.Lock()
         listener.progressed(self._progress)
 
@@ -158,7 +158,7 @@ class _LiveProgress:
             self._estimate_time_left()
 
     def _estimate_time_left(self) -> None:
-        """Estimate it again where more runs count, in a twentieth of all time: with a thousand it takes a while."""
+        """Estimate again when more runs count, at most a twentieth of the time: a thousand runs take a while."""
         began_s, is_last = time.monotonic(), self._progress.done == self._progress.planned
         if len(self._rows) > self._estimated_rows and (is_last or began_s >= self._next_estimate_s):
             self._estimated_rows = len(self._rows)
@@ -169,7 +169,7 @@ class _LiveProgress:
 
     @property
     def is_complete_without_wait(self) -> bool:
-        """Return whether all runs have a result, and none waited for another program's run to end."""
+        """Return whether all runs have a result, and none waited for another program's run."""
         with self._lock:
             return self._progress.done == self._progress.planned and not self._has_waited
 
@@ -204,11 +204,11 @@ class _ActiveRun:
 
 
 class ExperimentSession:
-    """Makes the remaining runs of one entry of the queue, then its weight-transfer trials.
+    """Executes the remaining runs of one queue entry, then its weight-transfer trials.
 
-    No run starts that is not expected to end within the plan's `budget_s`, counted from the beginning of `run`. A
-    variant of which two runs in a row failed for the same reason gets no third. Concurrent runs, each on its own GPUs,
-    begin round by round; of a round, the run goes first whose variant lacks the free GPUs most.
+    A run starts only if it is expected to end within the plan's `budget_s`, counted from the start of `run`. After two
+    consecutive failures for the same reason a variant gets no third run. Concurrent runs, each on its own GPUs, start
+    round by round; within a round, the variant that has run least on the free GPUs goes first.
 
     Thread: `run` blocks its thread, once; `stop`, `skip_wait` and `may_continue` any. `wait_until_idle`, `run_once` and
     `accept` are called on a thread per run, `accept` by one at a time.
@@ -219,7 +219,7 @@ class ExperimentSession:
     ) -> None:
         """Prepare a session of an entry that this process owns.
 
-        `is_next` returns whether the next run is still one of this entry and plan; it is asked before each.
+        `is_next` is called before each run; it returns whether this entry and plan are still next.
         """
         self.entry = entry
         self._plan = plan = entry_plan(entry)
@@ -227,14 +227,14 @@ class ExperimentSession:
         self._listener = listener
         self._is_next = is_next
         self._throttle_filter = ThrottleFilter(plan.max_throttled_pct)
-        # What is read when `run` begins.
+        # Read when `run` begins.
         self._machine = Machine()
         self._concurrency = plan_concurrency(plan, self._machine)
         self._balancer = DeviceBalancer(len(plan.variants), self._machine)
         self._progress: _LiveProgress | None = None
         self._equality: ExperimentEquality | None = None
         self._idle_wait: IdleWait | None = None
-        # `_runs` grows on the threads of the runs, one at a time by this lock; the thread of `run` reads copies.
+        # Runs' threads append to `_runs` one at a time under this lock; the thread of `run` reads copies.
         self._accept_lock = threading.Lock()
         self._runs: list[RunHeader] = []
         # Set by any thread, read before each run and each wait.
@@ -244,16 +244,16 @@ class ExperimentSession:
         self._active_lock = threading.RLock()
         self._active: list[_ActiveRun] = []
         self._is_stopped = False
-        # The thread of `run` alone uses the next two: what a run's thread has to say is the result of its future.
+        # Only the thread of `run` uses the next two: a run's thread returns its result through its future.
         self._running: dict[Future[ExperimentState | None], PlannedRun] = {}
         self._end_state: ExperimentState | None = None
         self._began_s = time.monotonic()
         self._unknown_others: str | None = None
         self.is_over = False
-        """Whether nothing is left that could be made: neither a run nor a trial."""
+        """Whether no run or trial remains."""
 
     def may_continue(self) -> bool:
-        """Return whether it was not stopped and has time left."""
+        """Return whether the session was not stopped and has time left."""
         in_time = self._plan.budget_s is None or time.monotonic() - self._began_s < self._plan.budget_s
         return in_time and not self._is_ending
 
@@ -266,7 +266,7 @@ class ExperimentSession:
                 active.session.stop()
 
     def skip_wait(self) -> None:
-        """Start every run that waits for an idle machine, or for devices that others use; returns immediately."""
+        """Start every run that waits for an idle machine or for devices in use; returns immediately."""
         self._runs_anyway = True
         if (idle_wait := self._idle_wait) is not None:
             idle_wait.skip()
@@ -304,7 +304,7 @@ class ExperimentSession:
         return experiment
 
     def record_estimate(self, before: ExperimentProgress) -> None:
-        """Record the expected and the actual time of the runs, if all ran without a break."""
+        """Record the expected and the actual time of the runs, if all ran without interruption."""
         assert self._progress is not None, "it was run"
         taken_s, runs = time.monotonic() - self._began_s, before.planned - before.done
         if runs and self._progress.is_complete_without_wait:
@@ -312,15 +312,15 @@ class ExperimentSession:
                 store.queue.record_estimate(self.entry.entry, runs, before.left, taken_s)
 
     def end(self, state: EntryState, experiment: Experiment) -> None:
-        """Tell the listener in which state the entry is after `run`."""
+        """Report to the listener the entry's state after `run`."""
         assert self._progress is not None, "it was run"
         self._progress.end(state, experiment.done, self.entry.experiment)
         self._listener.entry_ended(self.entry, state, experiment)
 
     def read(self) -> ExperimentReading:
-        """Let the variants pass the gate, and return what is stored; the runs that count are the experiment's then.
+        """Ask for missing grants, and return what is stored; runs that count now belong to the experiment.
 
-        Others leave it: those that were not accepted earlier say nothing about their variants.
+        Runs that were not accepted earlier leave it: they say nothing about their variants.
         """
         services = self._services
         services.admit(self._plan.specs)
@@ -340,7 +340,7 @@ class ExperimentSession:
         return reading
 
     def prepare(self) -> None:
-        """Check before the first run that the variants compute the same, if that is wanted."""
+        """Check before the first run that the variants compute the same, if requested."""
         assert self._equality is not None, "runs are made within `run`"
         self._equality.make(self.may_continue)
 
@@ -350,7 +350,7 @@ class ExperimentSession:
         if rounds:
             self._services.host.launcher.expect(list(itertools.chain.from_iterable(rounds)))
             self.prepare()
-        # A worker dies with the thread that started it: these last until every run has ended.
+        # A worker dies with the thread that started it, so these threads last until every run has ended.
         with ThreadPoolExecutor(self._concurrency.parallel, thread_name_prefix="experiment") as threads:
             while rounds and self._end_state is None:
                 self._make_rounds(rounds, threads)
@@ -360,7 +360,7 @@ class ExperimentSession:
 
     def _make_rounds(self, rounds: Sequence[list[RunSpec]], threads: ThreadPoolExecutor) -> None:
         before, to_make = count_done(self._plan, results_by_variant(self._rows())), sum(map(len, rounds))
-        # One run is taken out of its round at a time, as often as that had runs.
+        # Yields each round once per run in it, since one run is taken out at a time.
         for position, pending in enumerate((specs for specs in rounds for _ in tuple(specs)), before + 1):
             planned_run = self._next_run(pending, position, before + to_make)
             if self._end_state is not None:
@@ -372,7 +372,7 @@ class ExperimentSession:
             self._await_any()
 
     def _next_run(self, pending: list[RunSpec], position: int, total: int) -> PlannedRun | None:
-        """Take a run from a round, and return it when it may begin; None if it is not needed or none may."""
+        """Take a run from a round, and return it when it may start; None if it is not needed or none may start."""
         while not self._concurrency.admits(pending[0], self._running_specs()):
             self._await_any()
         pending.remove(spec := self._choose_next(pending))
@@ -388,7 +388,7 @@ class ExperimentSession:
         return PlannedRun(spec=spec, position=position, total=total, lease=lease)
 
     def _choose_next(self, pending: Sequence[RunSpec]) -> RunSpec:
-        """Return the next run of a round: the first, or next to others the one whose variant lacks a free GPU most."""
+        """Return the next run of a round: the first, or with concurrent runs the one least run on the free GPUs."""
         if not self._running:
             return pending[0]
         gpus, running = pending[0].variant["gpus"], self._running_specs()
@@ -409,7 +409,7 @@ class ExperimentSession:
             self._end_state = future.result() or self._end_state
 
     def _sleep_or_give_up(self, spec: RunSpec, seconds: float) -> bool:
-        """Sleep while a run waits for its devices; return whether to wait no longer."""
+        """Sleep while a run waits for its devices; return whether to stop waiting."""
         if self._running:
             self._await_any(seconds)
         else:
@@ -418,10 +418,10 @@ class ExperimentSession:
         return self._end_state is not None or self._needs_no_run(spec)
 
     def lease(self, spec: RunSpec, devices: Sequence[str], sleep_or_give_up: Callable[[float], bool]) -> Lease | None:
-        """Lease what a run needs, if that is still the queue's next, and wait until it is free.
+        """Lease what a run needs, if it is still next in the queue, and wait until that is free.
 
-        The preferred device is the first. `sleep_or_give_up` sleeps that many seconds; it returns whether to wait no
-        longer.
+        The preferred device is the first. `sleep_or_give_up` sleeps that many seconds; it returns whether to stop
+        waiting.
 
         Returns:
             The lease, empty for a run that the host refuses anyway; None if the wait was given up.
@@ -432,7 +432,7 @@ class ExperimentSession:
             self._is_ending = True
             return None
         host = self._services.host
-        if host.refusal(spec) is not None:  # it is stored as refused; a GPU that was lost would be waited for in vain
+        if host.refusal(spec) is not None:  # it is stored as refused; waiting for a lost GPU would be in vain
             return Lease()
         self._runs_anyway = False
         return host.lease_for_run(
@@ -444,7 +444,7 @@ class ExperimentSession:
         )
 
     def _execute_run(self, planned_run: PlannedRun) -> ExperimentState | None:
-        """Execute a run, once more if it does not count; return why no other run starts after it, None if one may."""
+        """Execute a run, again if it does not count; return why no other run may start after it, else None."""
         assert self._progress is not None, "runs are made within `run`"
         try:
             while (end_reason := self._end_reason(planned_run.spec)) is None:
@@ -467,7 +467,7 @@ class ExperimentSession:
             planned_run.lease.release()
 
     def wait_until_idle(self, planned_run: PlannedRun) -> Mapping[str, str]:
-        """Wait until the devices are idle, or the user skips that; return how it went, for the run's environment."""
+        """Wait until the devices are idle or the user skips it; return the outcome for the run's environment."""
         progress = self._progress
         assert progress is not None, "runs are made within `run`"
 
@@ -489,7 +489,7 @@ class ExperimentSession:
         return environment
 
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
-        """Execute one run, part of the experiment from its beginning; return it as stored, with other GPUs in use."""
+        """Execute one run, part of the experiment from its start; return it as stored, with other GPUs in use."""
         assert self._equality is not None, "runs are made within `run`"
         session = RunSession(
             planned_run.spec,
@@ -511,7 +511,7 @@ class ExperimentSession:
 
     @contextlib.contextmanager
     def _registered(self, active: _ActiveRun) -> Iterator[_ActiveRun]:
-        """Keep a run where `stop` finds it, and note which GPUs others have meanwhile."""
+        """Register a run for `stop`, and record which GPUs other runs use meanwhile."""
         with self._active_lock:
             for concurrent in self._active:
                 active.other_devices.update(concurrent.devices)
@@ -526,7 +526,7 @@ class ExperimentSession:
                 self._active.remove(active)
 
     def accept(self, run: RunHeader) -> bool:
-        """Return whether a run counts; one that was throttled for too long leaves the experiment and is repeated."""
+        """Return whether a run counts; one that was throttled too long leaves the experiment and is repeated."""
         accepted = self._throttle_filter.accepts(run)
         if not accepted:
             _log.info("run %d does not count: it was throttled or suspended for too long", run.row.run)
@@ -536,7 +536,7 @@ class ExperimentSession:
         return accepted
 
     def _end_reason(self, spec: RunSpec) -> ExperimentState | None:
-        """Return why this run does not begin, None if it may."""
+        """Return why this run does not start, else None."""
         if self._is_ending:
             return "stopped"
         spent_s, budget_s = time.monotonic() - self._began_s, self._plan.budget_s
@@ -559,13 +559,13 @@ class ExperimentSession:
         return is_precision_reached(structs.replace(self._plan, variants=others), rows)
 
     def _add_runs(self, runs: Iterable[int]) -> None:
-        # Several threads at once: the queue's transactions are the lock, and each returns the same number.
+        # Several threads at once: the queue's transactions serve as the lock, and each returns the same number.
         with Store.open(self._services.database) as store:
             experiment = store.queue.add_runs(self.entry.entry, list(runs))
         self.entry = replace(self.entry, experiment=experiment)
 
     def try_weights(self, experiment: Experiment) -> Experiment:
-        """Try the weights that the runs saved, and say which trials are still pending."""
+        """Try the weights that the runs saved, and report which trials are still pending."""
         assert self._progress is not None, "it follows the runs"
         say = self._progress.say
         try:
@@ -582,7 +582,7 @@ class ExperimentSession:
 class _BeginningSink:
     """Adds a run to the experiment when it begins, with the check of its variant.
 
-    A program that is killed later has nothing left to note.
+    So a program that is killed later has nothing left to record.
     """
 
     spec: RunSpec

@@ -1,6 +1,6 @@
 """Measures blocks of a program's training steps, as its hooks report them, and sends its findings to the worker.
 
-The standard library alone, and nothing that its programs do not import anyway (`sitecustomize.py` beside it).
+Uses only the standard library, and of that only what programs import anyway (see `sitecustomize.py`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import time
 import weakref
 
-TYPE_CHECKING = False  # typing is not imported for this alone
+TYPE_CHECKING = False  # avoids importing typing only for this
 if TYPE_CHECKING:
     from typing import Any
 
@@ -22,26 +22,26 @@ _BLOCK_NS = 250_000_000
 _GROWTH = 4
 _LEAST_WARMUP_NS = 500_000_000
 _LEAST_CALLS, _MOST_CALLS = 6, 3_000
-"""Calls of optimizers in which a period must show."""
+"""The calls of optimizers within which a period must appear."""
 _MOST_ALONE, _ALONE_NS = 300, 20_000_000_000
-"""How long an optimizer may be called before another one that was made, too."""
+"""How many times, or how long, one optimizer may be called before another existing one must be called too."""
 _MOST_CHANGES = 3
 _MOST_NAMED = 6
 _OFTEN = 0.1
-"""Share of the most frequent optimizer's calls from which one belongs to every step."""
+"""An optimizer with this share of the most frequent one's calls belongs to every step."""
 _EACH_STEP = 0.5
-"""From this share of the steps on, what happens in a step is a part of it and no interruption."""
+"""What happens in at least this share of the steps is part of a step and no interruption."""
 _TRACED_STEPS = 3
 _EPOCH = "the start of an epoch"
 _COUNTS = ("steps", "measured_steps", "measured_ns", "all_steps", "waited_ns", "examples", "skipped")
-"""What the last message has of the meter."""
+"""The meter's counts in the last message."""
 _RANKS = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 _now = time.monotonic_ns
 
 
 class _Link:
-    """The connection to the worker; created after the first step, because a process may never run one."""
+    """The connection to the worker; created after the first step, because a process may never run a step."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -51,7 +51,7 @@ class _Link:
         threading.Thread(target=self._watch, name="variantscope", daemon=True).start()
 
     def _watch(self) -> None:
-        # Without the worker nobody would end this process.
+        # Without the worker, nobody would end this process.
         self._socket.recv(1)
         os._exit(1)
 
@@ -60,10 +60,10 @@ class _Link:
 
 
 class _Clock:
-    """Moments at which everything that was started has ended.
+    """Times at which all work started so far has ended.
 
-    On a GPU of PyTorch a moment is an event, whose time is read later, so that the queue of launches does not run
-    empty; elsewhere all devices are waited for. Times are on the monotonic clock, by one synchronisation at the start.
+    PyTorch on a GPU records an event, whose time is read later, so that the launch queue does not run empty; otherwise
+    the clock waits for all devices. One synchronisation at the start converts to the monotonic clock.
     """
 
     def __init__(self, how: str) -> None:
@@ -94,7 +94,7 @@ class _Clock:
 
 
 def _used(how: str) -> tuple[Any, Any, Any]:
-    """Return PyTorch, JAX and TensorFlow, as far as the program computes with them: a look would initialise them."""
+    """Return PyTorch, JAX and TensorFlow, each only if the program computes with it: asking would initialise it."""
     torch, jax, tensorflow = (sys.modules.get(name) for name in ("torch", "jax", "tensorflow"))
     bridge = sys.modules.get("jax._src.xla_bridge")
     is_keras = how != "optimizer" and hasattr(tensorflow, "config") and hasattr(tensorflow, "test")
@@ -115,7 +115,7 @@ def _synchronize(how: str) -> None:
 
 
 class Steps:
-    """Finds where a step ends among calls, as of optimizers: after the last call of their period (a GAN: D D G)."""
+    """Finds where a step ends among calls, such as optimizers': after the last call of their period (a GAN: D D G)."""
 
     def __init__(self, meter: Meter, how: str) -> None:
         self._meter = meter
@@ -155,7 +155,7 @@ class Steps:
             self._meter.boundary(self._how)
 
     def _take_in(self, optimizer: object, method: str) -> None:
-        """Number an optimizer; one that was made again, as for each fold, has the number of one that is gone."""
+        """Number an optimizer; one that is created anew, as for each fold, takes the number of a deleted one."""
         name = getattr(optimizer, "__name__", type(optimizer).__name__), method
         numbers = (number for number, called in enumerate(self._called) if called() is None)
         number = next((number for number in numbers if self.names[number] == name), len(self._called))
@@ -164,7 +164,7 @@ class Steps:
 
     def _look(self, number: int) -> None:
         self._counts[number] = self._counts.get(number, 0) + 1
-        if self._changes > _MOST_CHANGES:  # no pattern holds: a step ends with the rarest of the frequent ones
+        if self._changes > _MOST_CHANGES:  # no pattern persists: a step ends with the rarest of the frequent ones
             most = max(self._counts.values())
             frequent = [key for key, count in self._counts.items() if count > _OFTEN * most]
             if number == min(frequent, key=self._counts.__getitem__):
@@ -181,14 +181,14 @@ class Steps:
             if calls[-1 - length] != number:
                 continue
             period = calls[-length:]
-            # A critic that trains alone at first is no period of a GAN: all that were ever called are in it.
+            # A critic that trains alone at first is not yet a GAN's period, which includes every optimizer ever called.
             if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._called):
                 self.period = tuple(period)
                 self._meter.boundary(self._how, min(calls.count(key) // period.count(key) for key in period))
                 return
 
     def _waits_for_another(self) -> bool:
-        """Return whether an optimizer exists that has not been called yet, and may be soon."""
+        """Return whether an optimizer exists that was not called yet but may be soon."""
         alive = (created() for created in self._created)
         return _now() - self._first_ns < _ALONE_NS and any(
             optimizer is not None and id(optimizer) not in self._numbers for optimizer in alive
@@ -206,7 +206,7 @@ class Steps:
 
 
 class Meter:
-    """Warm-up, blocks between two moments of the devices, a trace, the end."""
+    """Measures a script: warm-up, blocks between two moments of the clock, a trace, the end."""
 
     def __init__(self, settings: dict[str, Any]) -> None:
         self._settings = settings
@@ -238,7 +238,7 @@ class Meter:
         self._profiler: Any = None
 
     def boundary(self, how: str, steps: int = 1) -> None:
-        """Take note of the end of a step, or of several."""
+        """Record the end of a step, or of several."""
         if not self.on:
             return
         if how != self.how and not self._is_first(how):
@@ -250,7 +250,7 @@ class Meter:
             self._decide()
 
     def _is_first(self, how: str) -> bool:
-        """Connect with the first step; return whether steps are found this way. A marker is better than hooks."""
+        """Connect at the first step; return whether these hooks determine the steps. A marker outranks the others."""
         if self._link is not None and (how != "marker" or self._state != "warm-up"):
             return False
         if self._link is None:
@@ -266,7 +266,7 @@ class Meter:
         return True
 
     def restart(self) -> None:
-        """Warm up again: what counted as steps was not. What was measured by then cannot be withdrawn."""
+        """Warm up again, because what counted as steps was wrong. What was measured by then cannot be withdrawn."""
         self._warm_from = self._steps
         if self.on and self._state != "warm-up":
             self._finish("changed")
@@ -277,7 +277,7 @@ class Meter:
             self._warm_up()
         elif self._state == "measure":
             self._end_block()
-            # Where most is evaluation, three times as long is long enough.
+            # If most of the time goes to evaluation, three times the limit is enough.
             seconds = max(self._measured_ns, (self._last_ns - self._start_ns) / 3) / 1e9
             if seconds >= self._settings["seconds"]:
                 self._begin_trace()
@@ -305,21 +305,21 @@ class Meter:
         self._countdown = self._block_steps
 
     def _end_block(self, reason: str = "") -> None:
-        """End the block; its time is read when the next one ends. With a reason what comes now is not a step."""
+        """End the block; its time is read when the next one ends. With a reason, an interruption follows."""
         if self._block is None:
             if self._pause:
                 mark = self._clock.mark()
                 self._read()
                 before, from_ns = self._pause
                 self._last_ns = self._clock.time_ns(mark)
-                # A step is in this time, too, at its end.
+                # This time also includes a step, at its end.
                 step_ns = 0 if reason else self._measured_ns / max(1, self._measured_steps)
                 self._lost[before] = self._lost.get(before, 0) + max(0, self._last_ns - from_ns - step_ns)
             return
         start, first, wait_ns, seen, compiled = self._block
         self._block, steps = None, self._steps - first
         self._compiled = self._compilations()
-        # What a script does between a step's end and an interruption belongs to a step that is not measured.
+        # What a script does between a step's end and an interruption belongs to an unmeasured step.
         begun_ns = _now() - self._stepped_ns if reason else 0
         end = self._clock.mark()
         self._read()
@@ -330,7 +330,7 @@ class Meter:
             examples, batches = max(((now[0] - old[0], now[1] - old[1]) for old, now in before), default=(0, 0))
             if -batches % steps == 1:  # fetched ahead, before the block
                 examples += round(examples / batches)
-            elif not batches and self.seen:  # so was the batch of its only step
+            elif not batches and self.seen:  # the batch of its only step was also fetched before
                 total, count = max(self.seen.values())
                 examples = round(steps * total / count)
             self._pending = start, end, begun_ns, steps, examples, self.wait_ns - wait_ns
@@ -361,14 +361,14 @@ class Meter:
         self._link.say(type="progress", phase="measure", fraction=fraction, t_ns=end_ns)
 
     def interrupt(self, reason: str) -> None:
-        """Take note of what is not a part of a step, unless it comes in most of them."""
+        """Record an interruption, which is not part of a step, unless it occurs in most steps."""
         if not self.on or self._link is None:
             return
         last, count = self._interruptions.get(reason, (-1, 0))
         if last != self._steps:
             count += 1
             self._interruptions[reason] = self._steps, count
-        # An evaluation has passes over loaders of its own.
+        # An evaluation passes over its own loaders.
         is_within = self._pause and self._pause[0] in (reason, "evaluation" if reason == _EPOCH else "")
         if self._state == "measure" and not is_within and count <= _EACH_STEP * self._steps:
             self._end_block(reason)
@@ -410,7 +410,7 @@ class Meter:
         self._finish("done", traced_steps=self._steps - self._traced_from)
 
     def _finish(self, kind: str, **facts: Any) -> None:
-        """Report the finding, and wait for the worker's end: nothing of the program runs any more."""
+        """Report the result and wait for the worker to end this process: the program stops here."""
         self.on = False
         self._say_end(kind, **facts)
         for stream in (sys.stdout, sys.stderr):
@@ -439,7 +439,7 @@ class Meter:
         return int(counters.get("frames", {}).get("total", 0)) + self.compiled_by_jax
 
     def exit(self) -> None:
-        """Say that the program ends before its time."""
+        """Report that the program ends early."""
         if self.on and self._link is not None:
             self.on = False
             if self._state == "measure":
@@ -448,11 +448,11 @@ class Meter:
             self._say_end("ended")
 
     def forked(self) -> None:
-        self.on = self.on and self._link is None  # the process that has claimed it measures
+        self.on = self.on and self._link is None  # the process that claimed the measurement continues
 
 
 def _of_ranks(name: str, alone: int) -> int:
-    """Return what a function of PyTorch's process group says; `alone` without a group."""
+    """Return the result of a function of PyTorch's process group; `alone` without a group."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return int(getattr(distributed, name)())
@@ -460,7 +460,7 @@ def _of_ranks(name: str, alone: int) -> int:
 
 
 def _describe_process(settings: dict[str, Any], how: str) -> dict[str, Any]:
-    """Return versions and devices of this process, and the user's modules that are not of the frozen tree."""
+    """Return versions and devices of this process, and the user's modules from outside the frozen tree."""
     (torch, jax, tensorflow), keras = _used(how), sys.modules.get("keras")
     environment = {"python": sys.version.partition(" ")[0]}
     devices = set()

@@ -1,9 +1,9 @@
 """The probe: finds the training steps of an unmodified program, and times blocks of them.
 
-Python imports this module at its start: its folder is on PYTHONPATH. It needs only the standard library, runs
-the user's own `sitecustomize`, and imports nothing that the program does not import: a framework gets its hooks when
-it has been imported. The process in which a step ends first claims the measurement over a socket; all others stay
-quiet. What it says are lines of the worker's protocol, and one of its own at the end (`workloads.script.runner`).
+Python imports this module when it starts, because its folder is on PYTHONPATH. It needs only the standard library, runs
+the user's own `sitecustomize`, and imports nothing that the program does not: a framework gets its hooks once it is
+imported. The process in which a step ends first claims the measurement over a socket; all others stay quiet. It sends
+lines of the worker's protocol, and at the end one of its own (`workloads.script.runner`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import types
 
 _VARIABLE = "VARIANTSCOPE_PROBE"
 _FOLDER = os.path.dirname(os.path.abspath(__file__))  # noqa: PTH100, PTH120 - pathlib would be imported for this alone
-TYPE_CHECKING = False  # typing is not imported for this alone
+TYPE_CHECKING = False  # avoids importing typing only for this
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from typing import Any
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 METER: Any = None
 _CALLS: list[object] = []
 _TRAINING: set[int] = set()
-"""Whatever updated weights as it was called."""
+"""The ids of functions whose calls updated weights."""
 _now = time.monotonic_ns
 
 
 def _hook(owner: Any, name: str, act: Any, *, after: bool = False) -> None:
-    """Have a function act with its arguments before it is called, or after."""
+    """Call `act` with a function's arguments before it is called, or after."""
     call = getattr(owner, name)
 
     @functools.wraps(call)
@@ -61,7 +61,7 @@ def _of_scaler(module: Any) -> None:
         calls[0] = METER.optimizers.calls
 
     def after(_scaler: Any, optimizer: Any, *_: Any) -> None:
-        if METER.on and METER.optimizers.calls == calls[0]:  # not a finite gradient: the optimizer was not called
+        if METER.on and METER.optimizers.calls == calls[0]:  # infinite gradient: the optimizer was not called
             METER.skipped += 1
             METER.optimizers.stepped(optimizer)
 
@@ -91,7 +91,7 @@ def _of_loader(module: Any) -> None:
 
 
 def _length(batch: Any, sampler: Any) -> int:
-    """Return the examples of a batch: the first axis of its first tensor, else what the sampler asked for."""
+    """Return the examples of a batch: the first axis of its first tensor, else the sampler's number."""
     while isinstance(batch, (list, tuple, dict)) and batch:
         batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
     shape = getattr(batch, "shape", None)
@@ -143,7 +143,7 @@ def _of_keras_optimizer(module: Any) -> None:
 
 
 def _hook_call(owner: Any, name: str) -> None:
-    """Have a call be a step if it updates weights; one within another is a part of that."""
+    """Count a call as a step if it updates weights; one within another belongs to that step."""
     call = getattr(owner, name)
 
     @functools.wraps(call)
@@ -189,7 +189,7 @@ _STEPS = {
 
 
 class _Finder:
-    """Gives modules their hooks as they are imported; once each."""
+    """Adds the hooks to modules as they are imported, once each."""
 
     def __init__(self, hooks: Any) -> None:
         self._hooks = hooks
@@ -213,7 +213,7 @@ class _Finder:
 
 
 def _items(iterable: Iterable[Any]) -> Iterator[Any]:
-    """Yield the items of a loop, with a step's end after each."""
+    """Yield the items of a loop, and end a step after each."""
     METER.interrupt(METER.epoch)
     for value in iterable:
         yield value
@@ -221,7 +221,7 @@ def _items(iterable: Iterable[Any]) -> Iterator[Any]:
 
 
 def _test(value: Any) -> Any:
-    """Return the condition of a loop, with a step's end before it."""
+    """End a step, then return the condition of a loop."""
     METER.boundary("marker")
     return value
 
@@ -246,11 +246,11 @@ def _start(settings: dict[str, Any]) -> None:
     global METER  # noqa: PLW0603 - the hooks look for it
     spec: Any = importlib.util.spec_from_file_location("variantscope_meter", f"{_FOLDER}/meter.py")
     module = importlib.util.module_from_spec(spec)
-    sys.modules["variantscope_meter"] = module  # torch.compile looks for it
+    sys.modules["variantscope_meter"] = module  # torch.compile looks it up
     spec.loader.exec_module(module)
     METER = module.Meter(settings)
     if os.access(os.path.dirname(settings["socket"]), os.W_OK):  # noqa: PTH120 - as above; not so for another user
-        os.close(os.open(f"{settings['socket']}.loaded", os.O_CREAT, 0o600))  # tells the worker that a probe sees
+        os.close(os.open(f"{settings['socket']}.loaded", os.O_CREAT, 0o600))  # shows the worker that a probe is active
     marker: Any = types.ModuleType("variantscope", "Marks the end of a step for VariantScope.")
     marker.step, marker.items, marker.test = (lambda: METER.boundary("marker")), _items, _test
     sys.modules["variantscope"] = marker

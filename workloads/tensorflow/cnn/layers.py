@@ -2,10 +2,10 @@
 
 Products are computed in the type of the images, statistics and the dense head in float32.
 
-With XLA the native layers average by a plain mean, which it fuses with its neighbours: a mean's gradient is a
-broadcast, computed where it is used; that of `avg_pool2d` is a windowed sum over padded images, its own kernel
-(docs/internals/measurements/2026-11-21-cnn.md). A plain maximum cannot replace `max_pool2d`: it shares its gradient
-among equal values, which are common in 16 bits, where that of `max_pool2d` goes to the first.
+With XLA the native layers average by a plain mean, which XLA fuses with its neighbours: a mean's gradient is a
+broadcast, while that of `avg_pool2d` is a windowed sum over padded images in a separate kernel
+(docs/internals/measurements/2026-11-21-cnn.md). A plain maximum cannot replace `max_pool2d`: it divides its gradient
+among equal values, which are common in 16 bits, while `max_pool2d` passes it to the first.
 """
 
 from collections.abc import Callable, Sequence
@@ -28,14 +28,14 @@ class Layer(Protocol):
 
     @property
     def statistics(self) -> Sequence[tf.Variable]:
-        """Return what inference reads beside the weights: of batch norm the running mean and variance."""
+        """Return what inference reads besides the weights: for batch norm the running mean and variance."""
 
     def __call__(self, images: tf.Tensor, training: bool, /) -> tf.Tensor:
         """Return images in the layer's layout, or features [batch, channels] once they are pooled over all pixels."""
 
 
 MakeLayer = Callable[[cnn.Layer, Sequence[tf.Tensor], str], Layer]
-"""A layer from its description, its initial weights and the layout, NCHW or NHWC."""
+"""Creates a layer from its description, its initial weights and the layout, NCHW or NHWC."""
 
 
 _DATA_FORMATS = {"NCHW": "channels_first", "NHWC": "channels_last"}
@@ -55,7 +55,7 @@ def keras_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> L
 
 
 def create_keras_layer(spec: cnn.Layer, layout: str) -> keras.Layer:
-    """Return the Keras layer without weights; the head in float32, as Keras's guide to mixed precision has it."""
+    """Return the Keras layer without weights; the head is in float32, as Keras's mixed-precision guide recommends."""
     data_format = _DATA_FORMATS[layout]
     match spec:
         case cnn.Conv():
@@ -105,7 +105,7 @@ class _KerasLayer:
 
 
 def native_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """Return the layer of TensorFlow's own operations of a description, as `keras_layer` does."""
+    """Return the layer built from TensorFlow's own operations, as `keras_layer` does."""
     match spec:
         case cnn.Conv():
             return _Conv(spec, initial, layout)
@@ -162,10 +162,10 @@ class _Dense:
 
 
 class BatchNorm:
-    """Batch norm with running statistics as Keras keeps them: of the biased variance, with momentum 0.99.
+    """Batch norm with Keras's running statistics: the biased variance, with momentum 0.99.
 
-    One operation normalises and moves the statistics. It takes the variance times N / (N - 1), for N values a channel,
-    so the running variance goes in with that factor and comes out without it.
+    One operation normalises and updates the statistics. It uses the variance times N / (N - 1), for N values per
+    channel, so the running variance is multiplied by this factor before and divided after.
     """
 
     def __init__(self, initial: Sequence[tf.Tensor], layout: str) -> None:
@@ -193,7 +193,7 @@ class BatchNorm:
 
 
 def native_xla_layer(spec: cnn.Layer, initial: Sequence[tf.Tensor], layout: str) -> Layer:
-    """Return the same layer of a description as `native_layer`, with an average pooling that XLA fuses."""
+    """Return the layer of `native_layer` with an average pooling that XLA fuses."""
     if isinstance(spec, cnn.Pool) and spec.method == "average":
         return Function(lambda images: _mean_pool(images, layout))
     return native_layer(spec, initial, layout)

@@ -25,7 +25,7 @@ _LAYER_FACTORIES: dict[tuple[str, bool], MakeLayer] = {
     ("keras", False): layers.keras_layer,
     ("keras", True): layers.keras_layer,
 }
-"""The function that makes the layers of an implementation, without XLA and with it."""
+"""The function that creates an implementation's layers, without and with XLA."""
 
 
 class Cnn:
@@ -81,7 +81,7 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
 
 
 def trainable_layouts() -> dict[str, tuple[str, ...]]:
-    """Return by precision the layouts that TensorFlow trains in on the CPU without XLA, as tried on two images."""
+    """Return, by precision, the layouts in which TensorFlow trains on two images on the CPU without XLA."""
     return {
         precision: tuple(layout for layout in ("NHWC", "NCHW") if _trains(tf.as_dtype(precision), layout))
         for precision in ("float32", "bfloat16", "float16")

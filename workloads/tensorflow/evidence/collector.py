@@ -1,4 +1,4 @@
-"""Collect a run's evidence: the graph of its first step, and a trace of a few more after its measured part."""
+"""Collects a run's evidence: the graph of its first step, and a trace of a few more after its measured part."""
 
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -29,7 +29,7 @@ _PROGRAM_PLANE = "/host:metadata"
 def read_xplane(
     data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int] = lambda utc_ns: utc_ns
 ) -> XlaTrace:
-    """Return the trace of some steps in the bytes of an `.xplane.pb`; the arguments are those of `read_planes`."""
+    """Return the trace of some steps from the bytes of an `.xplane.pb`; the arguments are those of `read_planes`."""
     space = xplane_pb2.XSpace.FromString(data)
     return read_planes(
         list(map(_plane, space.planes)),
@@ -69,7 +69,7 @@ def _value(plane: Any, stat: Any) -> Any:
 
 
 def _programs(space: Any) -> Iterator[Any]:
-    """Yield the optimised programs (HloModuleProto) that ran; the profile has all of the process."""
+    """Yield the optimised programs (HloModuleProto) that ran; the profile contains all of the process."""
     executed = set(_executed_modules(space.planes))
     for plane in space.planes:
         if plane.name == _PROGRAM_PLANE:
@@ -140,7 +140,7 @@ def _sources(observation: Observation) -> Iterator[str]:
 
 
 def _notes(observation: Observation) -> Iterator[str]:
-    """Yield what the layers of a custom model show, and what the trace could not see, and why."""
+    """Yield what a custom model's layers reveal, and what the trace did not show, and why."""
     trace = observation.trace
     yield from layer_notes(observation)
     yield from trace.notes
@@ -166,7 +166,6 @@ class EvidenceCollector:
         self._inspector = Inspector(task)
 
     def start(self) -> None:
-        """Start watching, before the first step."""
         self._inspector.start()
         graph.start_collecting()
 
@@ -176,7 +175,6 @@ class EvidenceCollector:
         self._inspector.record_loss()
 
     def trace(self) -> None:
-        """Run a few more steps under the profiler."""
         self._inspector.record_loss()
         on_gpu = int(self._spec.variant["gpus"]) > 0
         self._trace = guarded_trace(lambda: trace_task(self._task, gpu=on_gpu), XlaTrace)
@@ -186,7 +184,7 @@ class EvidenceCollector:
         self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
-        """Return what is known so far, or None before the first step."""
+        """Return the evidence so far, or None before the first step."""
         if self._graph is None:
             return None
         limits = gpu_limits_bytes() if self._spec.variant["memory_limit"] else []

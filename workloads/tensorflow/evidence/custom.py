@@ -1,4 +1,4 @@
-"""What a custom Keras model shows: layouts, recurrent layers, and whether it trains, on what, and as a graph."""
+"""The evidence of a custom Keras model: layouts, recurrent layers, and whether it trains, on what, and as a graph."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -12,7 +12,7 @@ from workloads.training import Layer
 def custom_layout(observation: Observation) -> Aspect | None:
     """Return the layout of every layer that has one, and of every operation on images.
 
-    None if no layout was requested and nothing differs; if something does, nobody knows which was meant.
+    None if no layout was requested and none differs; if some do, it is unknown which one was meant.
     """
     requested = requested_layout(observation.variant)
     layers = [layer for layer in observation.layers if layer.layout]
@@ -44,7 +44,7 @@ def custom_layout(observation: Observation) -> Aspect | None:
 
 
 def _usual_layout(layers: Sequence[Layer]) -> str:
-    """Return the layout of most layers; of equally many channels_first, which nobody has who did not ask for it."""
+    """Return most layers' layout; on a tie channels_first, which is never a default."""
     layouts = [layer.layout for layer in layers]
     return max(("channels_first", "channels_last"), key=layouts.count)
 
@@ -52,7 +52,7 @@ def _usual_layout(layers: Sequence[Layer]) -> str:
 def _misplaced_biases(observation: Observation) -> list[str]:
     """Return the channels_first convolutions whose bias, or its gradient, went along the last axis.
 
-    Keras 3.15 takes a vector as long as the last axis for one along it: `add` in keras/src/backend/tensorflow/numpy.py.
+    Keras 3.15 adds a vector as long as the last axis along that axis: `add` in keras/src/backend/tensorflow/numpy.py.
     Where TensorFlow fuses convolution and bias on the CPU, only the gradient does.
     """
     names = [layer.name for layer in observation.layers if layer.layout == "channels_first" and "Conv" in layer.kind]
@@ -74,7 +74,7 @@ _GRAPH = "as a graph"
 
 
 def step_aspects(observation: Observation) -> Iterator[Aspect]:
-    """Yield how steps ran, whether they trained, and on what: aspects of custom workloads, whose code is anyone's."""
+    """Yield how steps ran, whether they trained, and on what: aspects that only custom workloads have."""
     findings = observation.findings
     if isinstance(findings, str):
         yield Aspect(name="execution", requested=_GRAPH, reason=findings)
@@ -117,5 +117,5 @@ def layer_notes(observation: Observation) -> Iterable[str]:
 
 
 def _layout_names(layers: Sequence[Layer]) -> str:
-    """`channels_last: pool (GlobalAveragePooling2D), norm (BatchNormalization)`."""
+    """Return a list such as `channels_last: pool (GlobalAveragePooling2D), norm (BatchNormalization)`."""
     return f"{layers[0].layout}: {listed([f'{layer.name} ({layer.kind})' for layer in layers])}"

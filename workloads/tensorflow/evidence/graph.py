@@ -1,4 +1,4 @@
-"""The operations of TensorFlow's graphs that ran, which it hands out as it makes them executable."""
+"""The operations of TensorFlow's graphs that ran, which TensorFlow hands out when it makes them executable."""
 
 import re
 from collections.abc import Iterable, Iterator
@@ -21,10 +21,10 @@ _ADDITIONS = ("AddN", "AddV2", "Add")
 
 
 def start_collecting() -> None:
-    """Have TensorFlow record the graph of every function whose first call follows.
+    """Have TensorFlow record the graph of every function that is first called from now on.
 
-    It hands graphs out when it makes a function's executable, so only then, and none for a step that XLA compiles as a
-    whole. Steps that follow are not touched.
+    It hands out a graph only when it makes a function's executable, and none for a step that XLA compiles as a whole.
+    Later steps are not affected.
     """
     context.ensure_initialized()
     context.enable_graph_collection()
@@ -48,7 +48,7 @@ def operations(graphs: Iterable[Any]) -> tuple[Op, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Scope:
-    """The surrounding call of nodes: a prefix of their names, and what they take over from it."""
+    """The surrounding call of nodes: the prefix of their names, and what they inherit from it."""
 
     prefix: str = ""
     device: str = ""
@@ -93,7 +93,7 @@ def _is_relevant(type_: str) -> bool:
 
 
 def _receives_from_peer(node: Any) -> bool:
-    """Return whether a node receives what another device computed; constants come from the host."""
+    """Return whether a node receives another device's result; constants come from the host."""
     if node.op != "_Recv":
         return False
     sender, receiver = node.attr["send_device"].s, node.attr["recv_device"].s
@@ -105,7 +105,7 @@ def _device_kind(device: bytes) -> bytes:
 
 
 def _operation(node: Any, scope: _Scope, type_: str) -> Op:
-    """Return the operation of a node; inlined loops show in names, such as `lstm/while/body/_12/…`."""
+    """Return the operation of a node; names such as `lstm/while/body/_12/…` reveal inlined loops."""
     name = scope.prefix + node.name
     inlined = node.name.split(_LOOP_BODY, 1)[0] if f"{_LOOP_BODY}_" in node.name else ""
     return Op(

@@ -1,15 +1,14 @@
 """The rungs of the optimisation ladder for a GRU, from six products per step to one.
 
-They are those of the LSTM (`workloads.tensorflow.lstm.ladder`) with the cell of Cho et al. 2014 (arXiv 1406.1078) as
-cuDNN has it: the reset gate multiplies the candidate's recurrent product after it is made, so that all three gates have
-one product.
+They are those of the LSTM (`workloads.tensorflow.lstm.ladder`) with cuDNN's variant of the cell of Cho et al. 2014
+(arXiv 1406.1078): the reset gate multiplies the candidate's finished recurrent product, so that one product serves all
+three gates.
 
-1. `gemm6`: six matrix products per step, one per gate for the input and one for the recurrence, single ops.
-2. `gemm2`: one product for the input of all three gates, one for the recurrence.
-3. `gemm_batched`: both as one batched product; the narrower one is filled up with zeros.
-4. `fused`: and all arithmetic of the gates compiled to one kernel.
-5. `combined_input`: and the input's product of all time steps, or of `input_steps` at a time, made before the loop.
-6. `wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
+1. `gemm6`: six matrix products per step, one per gate for the input and one for the recurrence, single ops. 2. `gemm2`:
+one product for the input of all three gates, one for the recurrence. 3. `gemm_batched`: both as one batched product;
+the narrower one is filled up with zeros. 4. `fused`: and all arithmetic of the gates compiled to one kernel. 5.
+`combined_input`: and the input's product of all time steps, or of `input_steps` at a time, made before the loop. 6.
+`wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
 
 A direction's bias is [2, 3 units]: of the input's and of the recurrent product.
 """
@@ -37,7 +36,7 @@ def next_state(inputs: Sequence[tf.Tensor], recurrent: Sequence[tf.Tensor], outp
 
     z and r are the sums of the update and the reset gate, x and y those of the candidate. `inputs` and `recurrent` are
     the input's and the recurrence's part of the sums of update gate, reset gate and candidate; all of one shape.
-    `output` is that before the step.
+    `output` is the one before the step.
     """
     update = tf.sigmoid(inputs[0] + recurrent[0])
     candidate = tf.tanh(inputs[2] + tf.sigmoid(inputs[1] + recurrent[1]) * recurrent[2])
@@ -48,7 +47,7 @@ def state_from_sums(inputs: tf.Tensor, recurrent: tf.Tensor, output: tf.Tensor) 
     """Return the state after a step.
 
     `inputs` and `recurrent` are the input's and the recurrence's part of the sums of all gates, side by side on the
-    axis 1: [batch, 3 units]. `output` is that before the step, [batch, units].
+    axis 1: [batch, 3 units]. `output` is the one before the step, [batch, units].
     """
     return next_state(tf.split(inputs, GRU_GATES, 1), tf.split(recurrent, GRU_GATES, 1), output)
 
@@ -122,7 +121,7 @@ def combined_input_stack(config: GruConfig, initial: Sequence[tf.Tensor]) -> Loo
 
 @compile_pointwise
 def _wave_gates(sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor) -> State:
-    """Return the state of all layers after a wave; `WaveGates` says what it is made from."""
+    """Return the state of all layers after a wave; `WaveGates` describes the arguments."""
     layers = output.shape[0]
     inputs = tf.concat([sums[tf.newaxis], products[layers:]], 0) + biases[0]
     (updated,) = state_from_sums(inputs, products[:layers] + biases[1], output)

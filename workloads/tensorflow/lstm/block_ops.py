@@ -1,12 +1,12 @@
 """TensorFlow's block LSTM: an operation for all steps of a direction, and one for a single step.
 
-`block_fused` is `BlockLSTMV2`, which loops over time inside. TensorFlow registers the gradient of `BlockLSTM`, whose
-gates lie in another order, for it too: the forward pass is right and every gradient wrong. So its true gradient,
-`BlockLSTMGradV2`, is called here.
+`block_fused` is `BlockLSTMV2`, which loops over time inside. TensorFlow registers for it the gradient of `BlockLSTM`,
+whose gates are in another order: the forward pass is right, but every gradient is wrong. So this module calls its true
+gradient, `BlockLSTMGradV2`.
 
 `block_cell` is `LSTMBlockCell`, the cell of TensorFlow 1's LSTMBlockCell and CudnnCompatibleLSTMCell, in a loop over
-time. TensorFlow 2 registers no gradient for it: here it is `LSTMBlockCellGrad` for the gates, and their products with
-weights and inputs. Its gates lie in the order input, cell, forget, output.
+time. TensorFlow 2 registers no gradient for it; here it is `LSTMBlockCellGrad` for the gates, and their products with
+weights and inputs. Its gates are in the order input, cell, forget, output.
 """
 
 from collections.abc import Callable
@@ -21,8 +21,8 @@ from workloads.tensorflow.recurrent.loop import BaseStack, Cell, State, Weights
 class BlockFused(BaseStack):
     """Layers of block-fused directions; the second direction reads reversed time.
 
-    The operation has no padding: it is moved to the end, where steps change nothing that is read. The second
-    direction then reverses each sequence by its own length.
+    The operation does not support padding, so padding moves to the end, where steps change nothing that is read. The
+    second direction then reverses each sequence by its own length.
     """
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
@@ -64,7 +64,7 @@ def _reversed(sequence: tf.Tensor, lengths: tf.Tensor | None) -> tf.Tensor:
 def _block_lstm(
     inputs: tf.Tensor, matrix: tf.Tensor, bias: tf.Tensor
 ) -> tuple[tf.Tensor, Callable[[tf.Tensor], tuple[tf.Tensor, ...]]]:
-    """Return all outputs [timesteps, batch, units] of one direction, and the function that gives the gradients.
+    """Return all outputs [timesteps, batch, units] of one direction, and the function that computes the gradients.
 
     Args:
         inputs: [timesteps, batch, features].
@@ -94,7 +94,7 @@ def _block_lstm(
 
 
 def block_cell(weights: Weights) -> Cell:
-    """Return a step as one operation: product, gates and state."""
+    """Return a cell whose step is one operation: product, gates and state."""
     matrix = _in_block_order(tf.concat([weights.kernel, weights.recurrent], 0))
     bias = _in_block_order(weights.bias)
     cell = tf.custom_gradient(_lstm_block_cell)
@@ -114,7 +114,7 @@ def _in_block_order(tensor: tf.Tensor) -> tf.Tensor:
 def _lstm_block_cell(
     inputs: tf.Tensor, output: tf.Tensor, cell: tf.Tensor, matrix: tf.Tensor, bias: tf.Tensor
 ) -> tuple[State, Callable[..., Any]]:
-    """Return the state after a step, and the function that gives the gradients.
+    """Return the state after a step, and the function that computes the gradients.
 
     Args:
         inputs: [batch, features].

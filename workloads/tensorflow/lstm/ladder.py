@@ -5,18 +5,18 @@ The ladder is that of Appleyard, Kocisky and Blunsom 2016, "Optimizing Performan
 Schmidhuber and Cummins 2000. From the first rung to the last:
 
 1. `gemm8`: eight matrix products per step, one per gate for the input and one for the recurrence; every addition and
-   activation is its own op.
+    activation is its own op.
 2. `gemm2`: one product for the input of all four gates, one for the recurrence.
 3. `gemm_batched`: both as one batched product. The paper runs independent products on several CUDA streams; TensorFlow
-   computes on one stream per device, so here they run side by side as a batch. The narrower one is filled up with zeros
-   if features and units differ.
+    computes on one stream per device, so here they run side by side as a batch. The narrower one is filled up with
+    zeros if features and units differ.
 4. `fused`: and all arithmetic of the gates compiled to one kernel.
 5. `transposed`: state and sums transposed, [units, batch] and [4 units, batch], so that each gate is one contiguous
-   piece, while the weights are as they are stored: every product reads them transposed.
+    piece, while the weights are as they are stored: every product reads them transposed.
 6. `pretransposed`: and the weights transposed once before the loop.
-7. `combined_input`: and the input's product of all time steps, or of `input_steps` at a time, made before the loop.
-   What is left of a step is the recurrent product and one kernel. The paper makes the products of some steps during the
-   recurrence, on another stream; on TensorFlow's one stream their order changes nothing.
+7. `combined_input`: and the input's product of all time steps, or of `input_steps` at a time, made before the loop. A
+    step keeps only the recurrent product and one kernel. The paper computes the products of some steps during the
+    recurrence, on another stream; on TensorFlow's one stream their order changes nothing.
 8. `wavefront`: all layers at once, in `workloads.tensorflow.recurrent.wavefront`.
 """
 
@@ -52,7 +52,7 @@ def next_state(i: tf.Tensor, f: tf.Tensor, g: tf.Tensor, o: tf.Tensor, cell: tf.
 def state_from_sums(sums: tf.Tensor, cell: tf.Tensor, axis: int) -> State:
     """Return the state after a step.
 
-    `sums` are those of all four gates side by side on the axis, in the order i, f, g, o; `cell` is that before the
+    `sums` are those of all four gates side by side on the axis, in the order i, f, g, o; `cell` is the one before the
     step.
     """
     i, f, g, o = tf.split(sums, LSTM_GATES, axis)
@@ -138,8 +138,8 @@ def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, memory: tf.Tensor
 def _transposed_matrices(weights: Weights) -> tuple[tf.Tensor, tf.Tensor]:
     """Return kernel and recurrent kernel transposed.
 
-    Both at once and split again: TensorFlow's graph optimizer would make the transposition of one matrix a part of the
-    product that reads it (FoldTransposeIntoMatMul).
+    They are transposed together and split again, because TensorFlow's graph optimizer would fold the transposition of
+    one matrix into the product that reads it (FoldTransposeIntoMatMul).
     """
     widths = [weights.kernel.shape[0], weights.recurrent.shape[0]]
     kernel, recurrent = tf.split(tf.transpose(tf.concat([weights.kernel, weights.recurrent], 0)), widths, 1)
@@ -172,7 +172,7 @@ def combined_input_stack(config: LstmConfig, initial: Sequence[tf.Tensor]) -> Lo
 def _wave_gates(
     sums: tf.Tensor, products: tf.Tensor, biases: tf.Tensor, active: tf.Tensor, output: tf.Tensor, memory: tf.Tensor
 ) -> State:
-    """Return the state of all layers after a wave; `WaveGates` says what it is made from."""
+    """Return the state of all layers after a wave; `WaveGates` describes the arguments."""
     layers = output.shape[0]
     sums = tf.concat([sums[tf.newaxis], products[layers:]], 0) + products[:layers] + biases
     state = state_from_sums(sums, memory, axis=1)

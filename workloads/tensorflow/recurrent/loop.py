@@ -1,4 +1,4 @@
-"""What implementations of recurrent layers share: stacks and their weights, and the loop over time steps.
+"""The common parts of recurrent implementations: stacks and their weights, and the loop over time steps.
 
 For each layer and direction, from the first layer up, forward before backward: kernel [inputs, gates * units],
 recurrent kernel [units, gates * units], bias; the order of the gates is Keras's. Then the head's kernel and bias.
@@ -37,18 +37,18 @@ class Stack(Protocol):
         """Return the trained variables in the layout of `workloads.tensorflow.recurrent.loop`, float32."""
 
     def __call__(self, inputs: tf.Tensor, valid: tf.Tensor | None, *, training: bool) -> tf.Tensor:
-        """Return the last outputs of the top layer, [batch, directions * units], or if the configuration says so, all.
+        """Return the top layer's last outputs, [batch, directions * units], or all of them, as configured.
 
         The backward direction's last output is that of the first step in time. All are [batch, timesteps, directions *
-        units], in the order of time; those at padding mean nothing.
+        units], in the order of time; those at padding are undefined.
 
-        Inputs are [batch, timesteps, features]. `valid` says which steps are no padding, [batch, timesteps], None
-        if all are true steps; padding changes no state. `training` is whether dropout applies.
+        Inputs are [batch, timesteps, features]. `valid` marks the steps that are not padding, [batch, timesteps], None
+        if all are true steps; padding changes no state. `training` enables dropout.
         """
 
 
 class BaseStack:
-    """The base of all stacks but Keras's: their own variables in the common layout."""
+    """The base of all stacks except Keras's: their variables have the common layout."""
 
     def __init__(self, config: RecurrentConfig, initial: Sequence[tf.Tensor]) -> None:
         self._config = config
@@ -66,15 +66,15 @@ class BaseStack:
 _Config = TypeVar("_Config", bound=RecurrentConfig)
 
 MakeStack = Callable[[_Config, Sequence[tf.Tensor]], Stack]
-"""From a configuration and the stack's initial weights."""
+"""Creates a stack from a configuration and the stack's initial weights."""
 
 
 State = tuple[tf.Tensor, ...]
-"""A direction's output h, then what else it keeps, as an LSTM's cell c; each [batch, units], or [units, batch] where
-everything is kept transposed."""
+"""A direction's output h, then the rest of its state, such as an LSTM's cell c; each [batch, units], or [units, batch]
+if everything is transposed."""
 
 Step = Callable[[Any, State], State]
-"""From what a step reads and the state before it to the state after it."""
+"""Returns the state after a step, from the step's inputs and the state before it."""
 
 
 def _identity(inputs: tf.Tensor) -> tf.Tensor:
@@ -83,21 +83,21 @@ def _identity(inputs: tf.Tensor) -> tf.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One direction of one layer: its step, and what it makes of all inputs [timesteps, ...] before the loop."""
+    """One direction of one layer: its step, and what it computes from all inputs [timesteps, ...] before the loop."""
 
     step: Step
     prepare: Callable[[tf.Tensor], tf.Tensor] = _identity
 
 
 MakeCell = Callable[[Weights], Cell]
-"""From a direction's weights, already in the type to compute in."""
+"""Creates a cell from a direction's weights, already in the type to compute in."""
 
 
 def compile_pointwise(function: Callable[..., State]) -> Callable[..., State]:
     """Compile a point-wise function to one kernel, and its gradient to another.
 
-    The gradient computes the forward values again: it keeps nothing but the function's inputs, where TensorFlow would
-    store each intermediate of each time step.
+    The gradient recomputes the forward values, so that only the function's inputs are kept, where TensorFlow would
+    store every intermediate value of every time step.
     """
 
     def gradient(inputs: tuple[tf.Tensor, ...], gradients: tuple[tf.Tensor, ...]) -> Any:
@@ -127,9 +127,9 @@ def run_loop(
 ) -> tuple[State, tf.Tensor | None]:
     """Run a step over time.
 
-    The step reads the nest of slices of its time: `inputs` are any nest of tensors [timesteps, ...]. An iteration of
-    the loop makes `unroll` steps; those left at the end follow it. With `backwards` the last time comes first. `output`
-    says what of the state after a step is its output.
+    `inputs` are any nest of tensors [timesteps, ...]; the step reads the nest of their slices at its time. An iteration
+    of the loop runs `unroll` steps; remaining steps follow the loop. With `backwards` the last time comes first.
+    `output` selects the step's output from the state after it.
 
     Returns:
         The state after all steps, and every step's output in the order of time if `sequence` is set, else None.
@@ -161,7 +161,7 @@ def run_loop(
 def _slices(inputs: Any, times: range) -> list[Any]:
     """Return the nest of slices of each time, without a TensorArray.
 
-    XLA for the CPU crashes (TensorFlow 2.21) on the gradient of two or more reads of one outside of a loop, in a row.
+    XLA for the CPU crashes (TensorFlow 2.21) on the gradient of consecutive reads of a TensorArray outside a loop.
     """
     if not times:
         return []
@@ -182,7 +182,8 @@ def padded_step(step: Step) -> Step:
 def dropout_step(step: Step, mask: tf.Tensor) -> Step:
     """Return a step whose products read the last output multiplied by `mask`.
 
-    A step's products read the first part of the state, all else the last: with one part alone both are the output.
+    A step's products read the first part of the state, everything else the last. With a single part both are the
+    output.
     """
 
     def dropped(inputs: Any, state: State) -> State:
@@ -192,7 +193,7 @@ def dropout_step(step: Step, mask: tf.Tensor) -> Step:
 
 
 def in_groups(product: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, steps: int) -> tf.Tensor:
-    """Return what a product makes of inputs [timesteps, ...], that many steps at a time; 0 is all."""
+    """Return the product of inputs [timesteps, ...], computed for that many steps at a time; 0 means all."""
     timesteps = inputs.shape[0]
     sizes = [min(steps, timesteps - start) for start in range(0, timesteps, steps)] if steps else [timesteps]
     products = [product(group) for group in (tf.split(inputs, sizes) if len(sizes) > 1 else [inputs])]
@@ -200,7 +201,7 @@ def in_groups(product: Callable[[tf.Tensor], tf.Tensor], inputs: tf.Tensor, step
 
 
 def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
-    """Return the tensor with zeros at the end of an axis, up to a width; one that has it is returned unchanged."""
+    """Return the tensor with an axis padded with zeros up to a width; unchanged if it has that width."""
     missing = width - tensor.shape[axis]
     if not missing:
         return tensor
@@ -210,7 +211,7 @@ def zero_padded(tensor: tf.Tensor, axis: int, width: int) -> tf.Tensor:
 def batched_cell(weights: Weights, bias: tf.Tensor, gates: Callable[[tf.Tensor, tf.Tensor, tf.Tensor], State]) -> Cell:
     """Return a cell of one batched product per step, [2, batch, width] x [2, width, sums], and its gates.
 
-    `gates` returns the state from the products, the bias, and what the state before the step has last.
+    `gates` returns the state, given the products, the bias, and the last part of the state before the step.
     """
     width = max(weights.kernel.shape[0], weights.recurrent.shape[0])
     matrices = tf.stack([zero_padded(weights.kernel, 0, width), zero_padded(weights.recurrent, 0, width)])
@@ -224,7 +225,7 @@ def batched_cell(weights: Weights, bias: tf.Tensor, gates: Callable[[tf.Tensor, 
 def valid_steps(lengths: tf.Tensor, timesteps: int, *, left_padded: bool) -> tf.Tensor:
     """Return which steps are true ones, not padding, as [batch, timesteps].
 
-    `lengths` are the true steps of each sequence, [batch]. With `left` the padding comes first.
+    `lengths` are the true steps of each sequence, [batch]. With `left_padded` the padding comes first.
     """
     positions = tf.range(timesteps, dtype=lengths.dtype)
     return (positions >= timesteps - lengths[:, tf.newaxis]) if left_padded else (positions < lengths[:, tf.newaxis])

@@ -48,17 +48,17 @@ class CudnnStack(BaseStack):
 
 
 def _replica() -> int:
-    """Return the number of the replica that this code is of: each draws other masks."""
+    """Return the number of the replica that runs this code: masks differ between replicas."""
     context = tf.distribute.get_replica_context()
     return int(tf.get_static_value(context.replica_id_in_sync_group) or 0) if context else 0
 
 
 def _packed_parameters(directions: Sequence[Weights], order: Sequence[int]) -> tf.Tensor:
-    """Return the buffer for cuDNN: the matrices of all directions, each gate transposed, then two biases a direction.
+    """Return the buffer for cuDNN: the matrices of all directions, each gate transposed, then two biases per direction.
 
-    cuDNN adds a bias to the input's and to the recurrent product; of a cell with one bias the first is zero.
+    cuDNN adds a bias to the input's and to the recurrent product; for a cell with one bias the first is zero.
 
-    Directions are in the order of layers. `order` has the positions of cuDNN's gates among the cell's
+    Directions are in the order of layers. `order` lists the positions of cuDNN's gates among the cell's
     (cudnnGetRNNWeightParams: an LSTM's are input, forget, cell, output; a GRU's reset, update, candidate).
     """
 
@@ -157,11 +157,11 @@ _GRU_STACKS: dict[str, MakeStack[Any]] = {
     "wavefront": gru_ladder.wavefront_stack,
 }
 STACKS = {"lstm": _LSTM_STACKS, "gru": _GRU_STACKS}
-"""Who makes the stack of each implementation, by workload as in `workloads.recurrent_layers`."""
+"""The function that creates each implementation's stack, by workload as in `workloads.recurrent_layers`."""
 
 
 class RecurrentModel:
-    """A stack and a dense head in float32, on the last output or, if the configuration says so, on all.
+    """A stack and a dense head in float32, on the last output or on all, as configured.
 
     Inputs are sequences [batch, timesteps, features], or (sequences, lengths [batch]) where their lengths differ.
     """
@@ -183,7 +183,7 @@ class RecurrentModel:
             weight.assign(value)
 
     def loss(self, inputs: Any, targets: tf.Tensor) -> tf.Tensor:
-        """Return the mean squared error; of all outputs, the mean over the sequences of that at their true steps."""
+        """Return the mean squared error; for all outputs, each sequence's mean over its true steps, averaged."""
         answers, valid = self._answers(inputs, training=True)
         errors = tf.square(answers - targets)
         if valid is not None and self._config.all_outputs:
@@ -192,7 +192,7 @@ class RecurrentModel:
         return tf.reduce_mean(errors)
 
     def outputs(self, inputs: Any) -> tf.Tensor:
-        """Return the sums that it reads from the sequences, [batch, 1] or [batch, timesteps, 1]; 0 at padding."""
+        """Return the sums that it computes for the sequences, [batch, 1] or [batch, timesteps, 1]; 0 at padding."""
         answers, valid = self._answers(inputs, training=False)
         if valid is None or not self._config.all_outputs:
             return answers

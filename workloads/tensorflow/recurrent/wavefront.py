@@ -1,7 +1,7 @@
-"""The ladder's last rung for any cell: all layers at once, each one step behind the one below.
+"""The ladder's last rung for any cell: all layers together, each one step behind the one below.
 
-At wave s layer k makes its step s - k from what the layer below gave at wave s - 1, so one batched product serves all
-layers, and one kernel their gates: timesteps + layers - 1 waves instead of timesteps * layers steps.
+At wave s layer k computes its step s - k from the output of the layer below at wave s - 1, so one batched product
+serves all layers, and one kernel their gates: timesteps + layers - 1 waves instead of timesteps * layers steps.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from workloads.recurrent import RecurrentConfig
 from workloads.tensorflow.recurrent.loop import BaseStack, State, Step, Weights, run_loop, zero_padded
 
 WaveGates = Callable[..., State]
-"""A compiled function that gives the state of all layers after a wave; a layer without a true step in it keeps its own.
+"""A compiled function that returns the state of all layers after a wave; a layer without a true step keeps its state.
 
 Its arguments, with g gates:
 
