@@ -74,7 +74,7 @@ class OtherProcesses:
 
     @property
     def description(self) -> str:
-        """The others, as `python3 (4242), ffmpeg (77)`, or their number if their ids mean nothing here; "" for none."""
+        """Return the others, as `python3 (4242), ffmpeg (77)`, or only their number if their ids mean nothing here."""
         identified = self._seen.keys() if self._worker_listed else self._seen.keys() & self._earlier_pids
         names = [other.title for pid, other in self._seen.items() if pid in identified]
         more = 0 if self._worker_listed else self._max_at_once - 1

@@ -1,7 +1,7 @@
-"""Record what a change does to the user's own tables, as the statements that undo it.
+"""Records a change of the user's tables as the statements that undo it.
 
 Triggers of the connection write one statement per changed row, as https://www.sqlite.org/undoredo.html describes. Each
-applies only where the row is still as the change left it: what another program changed since then stays.
+applies only if the row is still as the change left it: later changes by other programs stay.
 """
 
 import sqlite3
@@ -26,13 +26,13 @@ _TABLES: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
 }
 """The recorded tables: the key, and the other columns whose changes are undone."""
 _UPDATED_ONLY = ("runs",)
-"""Tables whose rows are never inserted or deleted by what is recorded."""
+"""Tables in which recorded changes never insert or delete rows."""
 _LOG = "undo_statements"
 
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """The statements that undo a change, in their order; none if it changed nothing."""
+    """The statements that undo a change, in order; empty if it changed nothing."""
 
     statements: tuple[str, ...] = ()
 
@@ -50,13 +50,13 @@ def undo(db: Database, path: Path, change: Changes) -> Changes:
     """Undo a change in one transaction, and return what redoes it.
 
     Raises:
-        UserError: All that it changed has been changed again since, or is gone.
+        UserError: Everything that it changed has since been changed again or deleted.
     """
     with translate_sqlite_errors(path), _recording(db.conn) as statements:
         with transaction(db, path):
             try:
                 undone = sum(db.execute(statement).rowcount for statement in change.statements)
-            except sqlite3.IntegrityError as error:  # as a tag of a run that was deleted for good
+            except sqlite3.IntegrityError as error:  # for example a tag of a permanently deleted run
                 raise _changed_since() from error
             if not undone:
                 raise _changed_since()
@@ -64,7 +64,7 @@ def undo(db: Database, path: Path, change: Changes) -> Changes:
 
 
 def can_undo(db: Database, path: Path, change: Changes) -> bool:
-    """Return whether `undo` would undo anything; the database stays as it is."""
+    """Return whether `undo` would undo anything; the database does not change."""
     connection = db.conn
     with translate_sqlite_errors(path):
         connection.execute("BEGIN IMMEDIATE")
@@ -82,7 +82,7 @@ def _changed_since() -> UserError:
 
 @contextmanager
 def _recording(connection: sqlite3.Connection) -> Iterator[Callable[[], tuple[str, ...]]]:
-    """Record in the body; give the function that returns the statements so far, the last one first."""
+    """Record in the body; yield a function that returns the statements so far, last one first."""
     triggers = [trigger for table in _TABLES for trigger in _triggers(table)]
     connection.execute(f"CREATE TEMP TABLE {_LOG} (statement TEXT)")
     for name, sql in triggers:

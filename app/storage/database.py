@@ -1,4 +1,4 @@
-"""Open and migrate a database file, translate SQLite errors, run transactions, read and write settings."""
+"""Opens and migrates a database file, translates SQLite errors, runs transactions, reads and writes settings."""
 
 import contextlib
 import functools
@@ -19,7 +19,7 @@ from app.storage.known_settings import Setting, Value
 from app.storage.migrations import APPLICATION_ID, migrations
 
 BUSY_TIMEOUT_S = 10.0
-"""How long a connection waits while another program writes."""
+"""How long a connection waits for another program's write."""
 
 _RETRY_S = 0.01
 
@@ -30,7 +30,7 @@ _Kind = TypeVar("_Kind", bound=DatabaseError)
 
 @contextlib.contextmanager
 def translate_sqlite_errors(path: Path) -> Iterator[None]:
-    """Raise SQLite's errors about file, disk and locks as a `DatabaseError` of one sentence; let bugs pass.
+    """Turn SQLite's errors about file, disk and locks into a `DatabaseError` of one sentence; let bugs pass.
 
     Result codes: https://www.sqlite.org/rescode.html
 
@@ -42,7 +42,7 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
         code = getattr(error, "sqlite_errorname", "")
-        # Python itself finds a text that is no UTF-8, and names no code; SQLite has none of its own for JSON.
+        # Python itself detects invalid UTF-8, and has no error code for it; SQLite has none for JSON.
         is_no_text = any(words in str(error) for words in ("decode", "malformed JSON"))
         if is_no_text or (code == "SQLITE_ERROR" and _has_damaged_schema(path)):
             code = "SQLITE_CORRUPT"
@@ -56,9 +56,9 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def transaction(db: Database, path: Path) -> Iterator[None]:
-    """Run the body in one write transaction; roll back where it raises.
+    """Run the body in one write transaction; roll back if it raises.
 
-    It begins at once: a deferred transaction that reads first can fail without waiting for its turn.
+    It begins immediately: a deferred transaction that reads first can fail without waiting.
     """
     connection = db.conn
     with translate_sqlite_errors(path):
@@ -72,7 +72,7 @@ def transaction(db: Database, path: Path) -> Iterator[None]:
 
 
 def _has_damaged_schema(path: Path) -> bool:
-    """Return whether tables of the file are not as the migrations make them: else what SQLite refuses is a bug."""
+    """Return whether the file's tables differ from the migrations' schema: if not, what SQLite refuses is a bug."""
     with contextlib.closing(Database(memory=True, execute_plugins=False)) as fresh:
         migrations.apply(fresh)
         fresh.execute("ATTACH ? AS stored", (str(path),))
@@ -81,7 +81,7 @@ def _has_damaged_schema(path: Path) -> bool:
 
 
 _DAMAGED = ("SQLITE_CORRUPT", "SQLITE_CONSTRAINT_CHECK", "SQLITE_CONSTRAINT_DATATYPE")
-"""Also where a row is copied whose JSON, or type, is none."""
+"""Also raised when a copied row has invalid JSON or a wrong type."""
 
 
 def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
@@ -94,7 +94,7 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
         *((damage, _damaged_error(path)) for damage in _DAMAGED),
         ("SQLITE_READONLY_DBMOVED", DatabaseGoneError(f"{path} was moved or replaced while it was open.")),
         ("SQLITE_FULL", full),
-        # On a full disk SQLite cannot make its index of the log.
+        # On a full disk SQLite cannot create the log's index.
         ("SQLITE_IOERR", full if disk_space(path).free_bytes == 0 else unusable),
         ("SQLITE_READONLY", read_only_error(path)),
         (
@@ -112,7 +112,7 @@ def _known_error(path: Path, code: str, text: str) -> DatabaseError | None:
 
 
 def _or_another_file(kind: type[_Kind], start: str) -> _Kind:
-    """Return an error whose sentence begins with `start` and ends with the choice of another file."""
+    """Return an error whose sentence begins with `start` and ends by offering another file."""
     return kind(f"{start} choose another file with --db.", f"{start} choose another file.")
 
 
@@ -125,7 +125,7 @@ def _full_error(path: Path) -> DatabaseError:
 
 
 def read_only_error(path: Path) -> DatabaseError:
-    """Return what to do where the database at `path` would have to be written, but may or can not be."""
+    """Return the error for a database at `path` that would have to be written, but is read-only."""
     if disk_space(path).free_bytes == 0:
         return _full_error(path)
     start = f"{path} is read-only; make it writable, or choose another file"
@@ -135,12 +135,12 @@ def read_only_error(path: Path) -> DatabaseError:
 
 
 def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
-    """Open the database at `path`; create it with its folder where it is missing, migrate it to the newest schema.
+    """Open the database at `path`; create it and its folder if missing, migrate it to the newest schema.
 
-    A new one is its user's alone: SQLite gives its other files the same mode. One that is there keeps its mode.
+    Only its user can read a new one: SQLite gives its other files the same mode. An existing one keeps its mode.
 
     Write-ahead log with synchronous=NORMAL: safe against a crash of the program, and a batch costs no fsync
-    (https://www.sqlite.org/wal.html). Without permission to write it is opened for reading alone.
+    (https://www.sqlite.org/wal.html). Without write permission it is opened read-only.
 
     Raises:
         DatabaseError: It cannot be opened, belongs to another program, or was written by a newer version; or the path
@@ -151,13 +151,13 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
         path.require()
     if may_be_made:
         _make_folder(path)
-        # Make an empty file if there is none; what keeps it from being made, SQLite says better.
+        # Create an empty file if there is none; SQLite reports better what prevents that.
         with contextlib.suppress(OSError):
             os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
     with translate_sqlite_errors(path):
         if _is_read_only(path):
             return _open_read_only(path)
-        # A URI, since SQLite may read a typed `file:name` as one.
+        # A URI, because SQLite may read a typed `file:name` as one.
         uri = f"{path.absolute().as_uri()}?mode={'rwc' if may_be_made else 'rw'}"
         connection = sqlite3.connect(uri, timeout=busy_s, uri=True)
         try:
@@ -188,14 +188,13 @@ def _recognise(db: Database, path: Path) -> None:
 
 
 def is_read_only(db: Database) -> bool:
-    """Return whether a database was opened for reading alone."""
     return bool(db.execute("PRAGMA query_only").fetchone()[0])
 
 
 def _await_own_log(path: Path, busy_s: float) -> None:
-    """Wait while the log at `path` is that of a file which was replaced: read now, it would overwrite the new file.
+    """Wait while the log at `path` belongs to a replaced file: read now, it would overwrite the new file.
 
-    The run that continues with the old file notices soon, and takes its log away.
+    The run that still uses the old file notices soon, and removes its log.
     """
     end_s = time.monotonic() + busy_s
     while uses_foreign_log(path):
@@ -214,9 +213,9 @@ def _is_read_only(path: Path) -> bool:
 
 
 def _open_read_only(path: Path) -> Database:
-    """Open for reading alone: with the log where there is one, else as an unchanging file.
+    """Open read-only: with its log if there is one, else as an immutable file.
 
-    SQLite can make no log there: https://www.sqlite.org/wal.html#read_only_databases
+    SQLite cannot create a log there: https://www.sqlite.org/wal.html#read_only_databases
     """
     log = log_path(path)
     has_log = log.exists() and log.stat().st_size > 0
@@ -245,7 +244,7 @@ def _open_read_only(path: Path) -> Database:
 
 
 def _switch_to_wal(db: Database, busy_s: float) -> None:
-    """Switch the write-ahead log on, retrying: while another program does the same, SQLite is "busy" at once."""
+    """Switch the write-ahead log on, retrying: while another program does so, SQLite is "busy" without waiting."""
     end_s = time.monotonic() + busy_s
     while True:
         try:
@@ -269,7 +268,7 @@ def _make_folder(path: Path) -> None:
 
 
 def _needs_migration(db: Database, path: Path) -> bool:
-    """Return whether migrations are pending; raise `DatabaseError` for a newer or a foreign database."""
+    """Return whether migrations are pending; raises `DatabaseError` for a newer or a foreign database."""
     # Tables before id: another program may create both, in one transaction, between the two queries.
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
     (application_id,) = db.execute("PRAGMA application_id").fetchone()
@@ -292,13 +291,13 @@ def _needs_migration(db: Database, path: Path) -> bool:
 
 @functools.cache
 def known_migrations() -> tuple[str, ...]:
-    """Return the names of all migrations of this version in order: on an empty database each one is pending."""
+    """Return the names of all migrations of this version in order; on an empty database all are pending."""
     with contextlib.closing(Database(memory=True, execute_plugins=False)) as empty:
         return tuple(migration.name for migration in migrations.pending(empty))
 
 
 def get_setting(connection: sqlite3.Connection, definition: Setting[Value]) -> Value | None:
-    """Return the value of a setting; None if it was never set, or somebody else set it to what it cannot be."""
+    """Return the value of a setting; None if it was never set, or another program stored an invalid value."""
     row = connection.execute("SELECT value FROM settings WHERE name = ?", (definition.name,)).fetchone()
     with contextlib.suppress(ValueError):
         return None if row is None else definition.read(row[0])

@@ -1,4 +1,4 @@
-"""File-level helpers that do not open the database: whether it is still there, free disk space, atomic output."""
+"""File helpers that do not open the database: whether it still exists, free disk space, atomic output."""
 
 import contextlib
 import os
@@ -14,44 +14,44 @@ from app.paths import PROGRAM, open_regular
 from app.values import units
 
 LOW_SPACE_BYTES = 200_000_000
-"""Warn below this: it holds some hours of samples of a few GPUs."""
+"""Warn below this: it holds a few hours of samples of a few GPUs."""
 
 MIN_FREE_BYTES = 20_000_000
 """Refuse to run below this: it is not enough to store a run."""
 
 
 class KnownDatabase(PosixPath):
-    """The path of a database that has to stay the same one: the first opening may make it, later ones never do.
+    """The path of a database that must stay the same: the first opening may create it, later ones never do.
 
-    A program that stays open for days would else go on in an empty file where its database was deleted. A copy of the
-    database is the same one, so it may be put back. Paths made from this one know nothing of it.
+    Otherwise a program that stays open for days would continue in an empty file after its database was deleted. A copy
+    counts as the same database, so it may be restored. Paths derived from this one are ordinary paths.
 
     Thread: any.
     """
 
     created_at: str | None = None
-    """When the database was made, to the microsecond, by its first migration; None before it was opened."""
+    """When the first migration created the database, to the microsecond; None before it was opened."""
 
     was_chosen = False
-    """Whether the user chose it in Settings, so that the first opening makes none either."""
+    """Whether the user chose it in Settings, so that even the first opening does not create it."""
 
     @classmethod
     def of(cls, path: Path) -> "KnownDatabase":
-        """Return a path as one of a database that has to stay the same; a known one is returned unchanged."""
+        """Return a path as that of a database that must stay the same; a known one is returned unchanged."""
         return path if isinstance(path, cls) else cls(path)
 
     @property
     def may_be_made(self) -> bool:
-        """Whether opening it makes one if there is none."""
+        """Return whether opening it creates a missing database."""
         return self.created_at is None and not self.was_chosen
 
     def require(self) -> None:
-        """Raise `DatabaseMissingError` if there has to be a file, and is none."""
+        """Raise `DatabaseMissingError` if a required file is missing."""
         if not self.may_be_made and not self.exists():
             raise DatabaseMissingError(f"{self} no longer exists: it was deleted or moved, or its disk is gone.")
 
     def recognise(self, created_at: str | None) -> None:
-        """Treat the open database, created then, as this one; raise `DatabaseReplacedError` where it is another."""
+        """Accept the open database, created then, as this one; raises `DatabaseReplacedError` if it is another."""
         if self.created_at not in (None, created_at):
             raise DatabaseReplacedError(f"{self} was replaced by another database.")
         self.created_at = created_at
@@ -66,12 +66,12 @@ class DiskSpace:
 
     @property
     def warning(self) -> str:
-        """One sentence where little space is left, "" if there is enough."""
+        """Return one sentence if little space is left, else ""."""
         return self._warn(f"delete old samples with `{PROGRAM} delete --samples-older-than`")
 
     @property
     def warning_in_window(self) -> str:
-        """The same for the window, which names no command."""
+        """Return the warning for the window, which names no command."""
         return self._warn("have old samples deleted in Settings")
 
     def _warn(self, way_on: str) -> str:
@@ -81,7 +81,7 @@ class DiskSpace:
 
     @property
     def refusal(self) -> str:
-        """One sentence where no run can be stored, "" if one can."""
+        """Return one sentence if no run can be stored, else ""."""
         if self.free_bytes is None or self.free_bytes >= MIN_FREE_BYTES:
             return ""
         return f"The disk that holds {self.path} has only {self._format_free()} free; free some space, then run again."
@@ -100,15 +100,15 @@ def disk_space(database: Path) -> DiskSpace:
 
 
 FileFingerprint = tuple[tuple[int, int], ...]
-"""The last write of each file of a database, in nanoseconds, and its size in bytes."""
+"""The last write, in nanoseconds, and the size in bytes of each file of a database."""
 
 
 _APPLICATION_ID = slice(68, 72)
-"""The bytes of the application's id: https://www.sqlite.org/fileformat.html#the_database_header"""
+"""The bytes of the application id: https://www.sqlite.org/fileformat.html#the_database_header"""
 
 
 def database_application(path: Path) -> int | None:
-    """Return the application's id in the header of an SQLite database; None for another file.
+    """Return the application id in the header of an SQLite database; None for another file.
 
     Raises:
         UserError: It cannot be read.
@@ -122,14 +122,14 @@ def database_application(path: Path) -> int | None:
 
 
 def is_database(path: Path) -> bool:
-    """Return whether a file is an SQLite database by its header; raise `UserError` where it cannot be read."""
+    """Return whether a file is an SQLite database by its header; raises `UserError` if it cannot be read."""
     return database_application(path) is not None
 
 
 def file_fingerprint(path: Path) -> FileFingerprint:
     """Return a value that changes whenever a program writes to the database at `path`, and never when one reads.
 
-    A write goes to the write-ahead log and later to the database (https://www.sqlite.org/wal.html). Readers too create
+    A write goes to the write-ahead log and later to the database (https://www.sqlite.org/wal.html). Readers also create
     and delete an empty log, so an empty log counts as none.
     """
     return tuple(map(_mtime_and_size, (path, log_path(path))))
@@ -158,11 +158,10 @@ def index_path(path: Path) -> Path:
 
 
 def uses_foreign_log(path: Path) -> bool:
-    """Return whether a program that is open uses the log at `path`, but with another database than the one there.
+    """Return whether a running program uses the log at `path`, but with another database than the one there.
 
-    While a connection has the log open it holds a lock on the log's index and one on its database, and it takes the
-    latter first. Linux lists all locks (https://man7.org/linux/man-pages/man5/proc_locks.5.html); elsewhere this is
-    never true.
+    A connection with an open log holds a lock on its database, taken first, and one on the log's index. Linux lists all
+    locks (https://man7.org/linux/man-pages/man5/proc_locks.5.html); elsewhere this is never true.
     """
     for _ in range(_LOOKS):
         try:
@@ -172,7 +171,7 @@ def uses_foreign_log(path: Path) -> bool:
             return False
         if owners[index] <= owners[database]:
             return False
-        # A list that was read while locks changed may be neither the old nor the new state.
+        # A list read while locks changed may show neither the old nor the new state.
         time.sleep(_LOOK_S)
     return True
 
@@ -195,7 +194,7 @@ def _lock_owners(*files: str) -> dict[str, set[str]]:
 
 @contextlib.contextmanager
 def atomic_output(target: Path) -> Iterator[Path]:
-    """Give a path to write to, which is renamed to `target` at the end; an error leaves nothing behind.
+    """Yield a path to write to, which is renamed to `target` at the end; an error leaves nothing behind.
 
     Raises:
         UserError: `target` exists already (an empty folder does not count), or cannot be written.

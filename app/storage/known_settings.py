@@ -1,9 +1,10 @@
 """Every setting that a database stores: its name, and how its value is read and written.
 
-A name never changes, or users would lose what they chose.
+Names never change, or users would lose their choices.
 """
 
-# Apart from database.py, since the window names settings before its first paint: importing sqlite_utils would delay it.
+# Apart from database.py, because the window reads settings before its first paint: importing sqlite_utils would delay
+# it.
 
 import json
 from collections.abc import Callable, Iterable, Sequence
@@ -40,10 +41,10 @@ NOTICE: Final = Setting[str]("notice", str, str)
 """The notice when a long run ends while another window is in front: `off`, `message` or `sound`."""
 
 STANDBY: Final = Setting[str]("standby", str, str)
-"""The standby worker for the window's next run: `on`, `off`, or never set, where the machine decides."""
+"""The standby worker for the window's next run: `on` or `off`; if never set, the machine decides."""
 
 FIRST_START: Final = Setting[str]("first_start", str, str)
-"""`ANSWERED` once a new user has said where runs shall be made."""
+"""`ANSWERED` once a new user has said where to run."""
 
 ANSWERED = "answered"
 
@@ -51,10 +52,10 @@ KEEP_SAMPLES_DAYS: Final = Setting[int]("keep_samples_days", int, str)
 """Days that samples and log lines are stored; never set means for ever."""
 
 PRICE_PER_KWH: Final = Setting[float]("price_per_kwh", float, str)
-"""What a kilowatt-hour costs, in a currency that the user knows; 0, or never set, states no cost."""
+"""The price of a kilowatt-hour, in a currency that the user knows; 0, or never set, states no cost."""
 
 CARBON_G_PER_KWH: Final = Setting[float]("carbon_g_per_kwh", float, str)
-"""How many grams of CO₂ a kilowatt-hour emits; 0, or never set, states none."""
+"""The grams of CO₂ that a kilowatt-hour emits; 0, or never set, states none."""
 
 SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".join)
 """The columns that the list of runs shows."""
@@ -70,5 +71,5 @@ CUSTOM_WORKLOADS: Final = Setting[Sequence[str]]("own workloads", _parse_list, j
 
 
 def custom_source(sha256: str) -> Setting[str]:
-    """Return the setting that holds what was read from a custom workload's file, found by its text's SHA-256."""
+    """Return the setting for what was read from a custom workload's file, by its text's SHA-256."""
     return Setting(f"own source {sha256}", str, str)

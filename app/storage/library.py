@@ -1,4 +1,4 @@
-"""The library of runs: find runs among thousands; notes, tags and the trash."""
+"""The library of runs: search, notes, tags and the trash."""
 
 import json
 import time
@@ -40,8 +40,7 @@ MAX_TAG_LENGTH = 60
 class Library:
     """The runs of one open database. Every change is one transaction; methods raise `DatabaseError` like the store.
 
-    Methods that take numbers of runs raise `UserError` for a number that is not a run, and then change nothing.
-    Thread: the store's.
+    Methods that take run numbers raise `UserError` for an unknown one, and then change nothing. Thread: the store's.
     """
 
     def __init__(self, db: Database, path: Path) -> None:
@@ -49,23 +48,23 @@ class Library:
         self.path = path
 
     def record(self, change: Callable[[], Result]) -> tuple[Result, Changes]:
-        """Change tags, notes, trash or queue, and return its result with what undoes it."""
+        """Change tags, notes, trash or queue, and return its result and its `Changes`."""
         return changes.record(self._db, self.path, change)
 
     def undo(self, change: Changes) -> Changes:
-        """Undo a change, and return what redoes it; raises `UserError` if all of it has changed since."""
+        """Undo a change, and return what redoes it; raises `UserError` if everything in it has since changed again."""
         return changes.undo(self._db, self.path, change)
 
     def can_undo(self, change: Changes) -> bool:
-        """Return whether a change can be undone: not all of it has changed since."""
+        """Return whether a change can be undone: not everything in it has since changed again."""
         return changes.can_undo(self._db, self.path, change)
 
     def find(self, query: RunQuery) -> list[int]:
-        """Return the numbers of the runs that match a query, in its order; raise `UserError` as `search`."""
+        """Return the numbers of the runs that match a query, in its order; raises `UserError` like `search`."""
         return list(self.search(query).runs)
 
     def search(self, query: RunQuery) -> SearchResult:
-        """Return the runs that match a query, in its order, and where a search found its words.
+        """Return the runs that match a query, in its order, and where the words were found.
 
         Raises:
             UserError: The search has too many words.
@@ -74,12 +73,12 @@ class Library:
             return listing.find_runs(self._db, query)
 
     def common_values(self, query: RunQuery, result: SearchResult) -> Common:
-        """Return in what the runs that a query found agree, and the largest figures of each workload among them."""
+        """Return what the runs of a query have in common, and the largest figures of each workload among them."""
         with translate_sqlite_errors(self.path):
             return listing.common_values(self._db, query, result)
 
     def run_rows(self, runs: Sequence[int]) -> list[RunRow]:
-        """Return the rows of these runs in this order, for example of one page, without runs that were deleted."""
+        """Return the rows of these runs, such as one page, in this order, without deleted runs."""
         with translate_sqlite_errors(self.path):
             return listing.load_rows(self._db, runs)
 
@@ -88,7 +87,7 @@ class Library:
             return listing.count_runs(self._db, deleted=deleted)
 
     def count_facets(self, query: RunQuery) -> FacetCounts:
-        """Count the runs of each value of each facet among those that match the rest of a query.
+        """Count the runs of each facet's values among those that match the rest of a query.
 
         Raises:
             UserError: The search has too many words.
@@ -112,10 +111,10 @@ class Library:
             return [number for (number,) in cursor]
 
     def set_aside(self, run: int) -> None:
-        """Give a run that was left half-way another uid, so that all of it can be stored beside it; see `parts`.
+        """Give a partly stored run another uid, so that it can be stored completely beside it; see `parts`.
 
         Raises:
-            UserError: A living process stores it.
+            UserError: A living process is storing it.
         """
         with transaction(self._db, self.path):
             self._forbid_running([run])
@@ -127,28 +126,26 @@ class Library:
             return [number for (number,) in cursor]
 
     def set_note(self, run: int, note: str) -> None:
-        """Set the note of a run instead of the one before; "" removes it."""
+        """Replace the note of a run; "" removes it."""
         text = checked_note(note)
         with transaction(self._db, self.path):
             self._require_runs([run])
             self._db.execute("UPDATE runs SET note = ? WHERE run = ?", (text, run))
 
     def add_tag(self, runs: Sequence[int], tag: str) -> None:
-        """Add a tag to runs; those that have it already stay as they are."""
         text = checked_tag(tag)
         with transaction(self._db, self.path):
             self._require_runs(runs)
             self._db.conn.executemany("INSERT OR IGNORE INTO tags (run, tag) VALUES (?, ?)", ((r, text) for r in runs))
 
     def remove_tag(self, runs: Sequence[int], tag: str) -> None:
-        """Remove a tag from runs; those without it stay as they are."""
         text = checked_tag(tag)
         with transaction(self._db, self.path):
             self._require_runs(runs)
             self._db.conn.executemany("DELETE FROM tags WHERE run = ? AND tag = ?", ((run, text) for run in runs))
 
     def delete(self, runs: Sequence[int], *, utc_ns: int | None = None) -> list[int]:
-        """Move runs to the trash; return those that were not there before: `restore` of these undoes it.
+        """Move runs to the trash; return those that were not there before, whose `restore` undoes it.
 
         Raises:
             UserError: A run is in progress.
@@ -159,13 +156,13 @@ class Library:
             return self._set_deleted(runs, "deleted_utc_ns IS NULL", time.time_ns() if utc_ns is None else utc_ns)
 
     def restore(self, runs: Sequence[int]) -> list[int]:
-        """Take runs out of the trash as they were; return those that were in it."""
+        """Take runs out of the trash; return those that were in it."""
         with transaction(self._db, self.path):
             self._require_runs(runs)
             return self._set_deleted(runs, "deleted_utc_ns IS NOT NULL", None)
 
     def purge(self, runs: Sequence[int]) -> None:
-        """Delete runs in the trash for good, with their samples and weights.
+        """Permanently delete runs in the trash, with their samples and weights.
 
         Raises:
             UserError: A run is not in the trash.
@@ -184,7 +181,7 @@ class Library:
             path.unlink(missing_ok=True)
 
     def shown_columns(self) -> tuple[str, ...] | None:
-        """Return the columns that the list of runs shows, by the name of their order; None if never chosen."""
+        """Return the columns that the list of runs shows, in order; None if never chosen."""
         with translate_sqlite_errors(self.path):
             stored = get_setting(self._db.conn, SHOWN_COLUMNS)
         return None if stored is None else tuple(name for name in RUN_ORDERS if name in stored)
@@ -202,7 +199,7 @@ class Library:
             set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
     def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
-        """Return earlier runs of the variant of a run that completed, at most `limit`, newest first."""
+        """Return at most `limit` earlier completed runs of a run's variant, newest first."""
         with translate_sqlite_errors(self.path):
             cursor = self._db.execute(
                 "SELECT earlier.run FROM runs AS earlier JOIN runs AS this USING (workload, variant)"
@@ -217,11 +214,11 @@ class Library:
     def save_experiment(
         self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
     ) -> int:
-        """Store that these runs make up an experiment, in this order; return its number.
+        """Store these runs as an experiment, in this order; return its number.
 
-        One of that name and those variants that has one of the runs, and no other result, gets the others too.
+        An experiment of that name and variants with one of the runs, and no other result, gets the others too.
 
-        `plan` is JSON with `variants`. It began at `utc_ns`, in nanoseconds since 1970; None is now.
+        `plan` is JSON with `variants`. It began at `utc_ns`, in nanoseconds since 1970; None means now.
         """
         now_ns = time.time_ns() if utc_ns is None else utc_ns
         with transaction(self._db, self.path):
@@ -245,17 +242,17 @@ class Library:
         return () if stored is None else stored.runs
 
     def compared_by(self, experiment: int) -> tuple[tuple[int, ...], Question]:
-        """Return an experiment's runs as `runs_of_experiment` does, and what it asks of them."""
+        """Return an experiment's runs as `runs_of_experiment` does, and its question about them."""
         runs = self.runs_of_experiment(experiment)
         return runs, self.question_of(self.run_rows(runs), experiment)
 
     def question_of(self, rows: Sequence[RunRow], experiment: int | None = None) -> Question:
-        """Return what an experiment asks of these runs, else the newest one with all of them."""
+        """Return an experiment's question about these runs, by default that of the newest with all of them."""
         shared = set.intersection(*(set(row.experiments) for row in rows)) if rows else set[int]()
         stored = self.experiment(experiment or max(shared, default=0))
         try:
             return NO_QUESTION if stored is None else plan_question(decode_plan(stored.plan), rows)
-        except msgspec.MsgspecError:  # of another version
+        except msgspec.MsgspecError:  # from another version
             return NO_QUESTION
 
     def _require_runs(self, runs: Iterable[int]) -> None:
@@ -277,7 +274,7 @@ class Library:
 
 
 def checked_tag(tag: str) -> str:
-    """Return the tag without spaces around it; raise `UserError` where it is not valid."""
+    """Return the tag without surrounding spaces; raises `UserError` if it is invalid."""
     text = _checked(tag, "tag", MAX_TAG_LENGTH)
     if "," in text:
         raise UserError("A tag cannot contain a comma; give several tags one by one.")
@@ -285,7 +282,7 @@ def checked_tag(tag: str) -> str:
 
 
 def checked_note(note: str) -> str:
-    """Return the note without spaces around it; raise `UserError` where it is too long or has control characters."""
+    """Return the note without surrounding spaces; raises `UserError` if it is too long or has control characters."""
     text = note.strip()
     return _checked(text, "note", MAX_NOTE_LENGTH, allowed="\n\t") if text else ""
 

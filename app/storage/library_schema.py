@@ -54,7 +54,7 @@ _RUNS_LISTED = """CREATE INDEX runs_listed ON runs (
         deleted_utc_ns, workload, outcome, started_utc_ns, ended_utc_ns, throughput, step_ms_p50, mean_power_mw,
         energy_mj_per_example, implementation, layout, gpus, batch_size, precision, xla{more}
     )"""
-"""Covers what lists of runs filter and sort by: the wide rows are read only for the few runs that are shown."""
+"""Covers what lists of runs filter and sort by: the wide rows are read only for the few displayed runs."""
 
 _INDICES = (
     _RUNS_LISTED.format(more=""),
@@ -73,7 +73,7 @@ LIBRARY = (
 """The statements that add notes, tags, filters, experiments and the trash."""
 
 EVIDENCE_STATE = ("DROP INDEX evidence_listed", "CREATE INDEX evidence_listed ON evidence (run, state)")
-"""The statements that make the state of a run's evidence a key to sort by."""
+"""The statements that make the state of a run's evidence a sort key."""
 
 HOSTS = (
     f"ALTER TABLE runs ADD COLUMN host TEXT AS (json_extract(environment, '$.{HOST_KEY}')) VIRTUAL",
@@ -81,17 +81,17 @@ HOSTS = (
     _RUNS_LISTED.format(more=", host"),
     "UPDATE settings SET value = value || ' host' WHERE name = 'shown_columns'",
 )
-"""The statements that make the host of a run a column, and a key to sort by."""
+"""The statements that make a run's host a column, and a sort key."""
 
 _NAMED = "json_insert(variant, '$.framework', 'tensorflow')"
-"""SQL of a run's settings with its framework, which those from before there was a choice do not name."""
+"""SQL of a run's settings with its framework, which settings older than the parameter lack."""
 FRAMEWORKS = (
     "ALTER TABLE runs ADD framework TEXT AS (ifnull(json_extract(variant, '$.framework'), 'tensorflow')) VIRTUAL",
     "DROP INDEX runs_listed",
     _RUNS_LISTED.format(more=", host, framework"),
     "UPDATE settings SET value = value || ' framework' WHERE name = 'shown_columns'",
 )
-"""The statements that make the framework of a run a column, and a key to sort by."""
+"""The statements that make a run's framework a column, and a sort key."""
 
 _MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
 _SEARCH_FIELDS: Mapping[str, str] = {
@@ -116,13 +116,13 @@ _SEARCH_FIELDS: Mapping[str, str] = {
     "started": "coalesce(started_utc, '')",
     "reason": f"coalesce(reason, '') || char(10) || coalesce(({_MISMATCH_REASON}), '')",
 }
-"""SQL of what a search looks through, a column each in `run_words`; only ASCII letters become lower case in SQLite."""
+"""SQL of the fields that a search covers, one column each in `run_words`; SQLite lower-cases only ASCII letters."""
 
 
 def search_field_statements() -> Iterator[str]:
-    """Yield the statements that keep what a search looks through field by field; `words` has all of it.
+    """Yield the statements that maintain the searched text by field; `words` has all of it.
 
-    A database may have a table of it without fields, of which nothing is kept.
+    An older table without fields is dropped.
     """
     columns = ", ".join(("words", *_SEARCH_FIELDS))
     joined = " || char(10) || ".join(_SEARCH_FIELDS)
@@ -160,7 +160,8 @@ CREATE TABLE estimates (
     taken_s REAL NOT NULL
 ) STRICT
 """
-"""What the runs of an experiment were expected to take before the first of them, and what they took, here."""
+"""The expected time of an experiment's remaining runs before the first of them, and the actual time, on this machine.
+"""
 
 QUEUE = """
 CREATE TABLE queue (
@@ -178,4 +179,4 @@ CREATE TABLE queue (
     owner_boot_id TEXT
 ) STRICT
 """
-"""AUTOINCREMENT never reuses a number: another program may still name an entry that was removed."""
+"""AUTOINCREMENT never reuses a number: another program may still refer to a removed entry."""

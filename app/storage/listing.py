@@ -1,4 +1,4 @@
-"""Find the runs that match a query, and load them as rows of a list."""
+"""Finds the runs that match a query, and loads them as rows of a list."""
 
 import json
 import re
@@ -33,25 +33,25 @@ from app.values.records import RunRow
 from workloads.catalog import SHORT_FOR, WORKLOADS
 
 MAX_SEARCH_TERMS = 50
-"""Search terms per query: SQLite takes some hundred conditions, and nobody types that many."""
+"""Search terms per query: SQLite takes a few hundred conditions, and nobody types that many."""
 
 _NUMBER = "run"
-"""Where a word was found that is the number of the run."""
+"""The field of a word that is the run's number."""
 _SHORTEST_LABEL = 3
-"""Letters from which on a word is looked for in the labels of choices: shorter ones are in many of them."""
+"""The least letters of a word that is searched in the labels of choices: many contain shorter ones."""
 _IS_NUMBER, _NOTE_TOO = 1000, 100
-"""What a code of markers adds where the word is the run's number, and where a note has it before the position."""
+"""Added to a code of markers if the word is the run's number, or if a note also has it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
-        fields: By run the field in which each word was found, "run" for its number.
-        ranks: By run how far its fields are from the best ones, 0 being the best.
+        fields: By run, the field in which each word was found, "run" for its number.
+        ranks: By run, how far its fields are from the best ones, 0 being the best.
         left_out: How many runs hold the words only in free text that does not count.
-        wider: The search that finds these.
+        wider: The search that finds these runs.
     """
 
     fields: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Matches:
 
 
 class _Group(NamedTuple):
-    """Runs whose words were found in the same markers: a code for each word."""
+    """Runs whose words were found in the same markers, with a code for each word."""
 
     codes: list[int]
     runs: list[int]
@@ -70,10 +70,10 @@ class _Group(NamedTuple):
 def match_runs(db: Database, text: str, conditions: Sequence[str], values: Sequence[Any]) -> Matches | None:
     """Return the runs that hold every word of a search; None for a search without words.
 
-    A plain word may be in any field. In a note or a reason it counts only where no field before that holds it in any of
-    these runs: a note that names the version of a library is not what a search for an implementation means.
+    A plain word may be in any field. In a note or a reason it counts only if no earlier field holds it in any of these
+    runs: a search for an implementation does not mean a note that names a library's version.
 
-    The conditions are SQL on `runs` that narrows the search; `values` are those of its placeholders.
+    The conditions are SQL on `runs` that narrows the search; `values` are for its placeholders.
 
     Raises:
         UserError: The search has too many words.
@@ -100,7 +100,7 @@ def _groups(
         codes.append(f"{_IS_NUMBER} * (run = {number}) + {_code(word.field, tests)}")
         clauses.append(f"({_holds(word.field or 'words', tests)} OR run = {number})")
     names = ", ".join(f"c{n}" for n in range(len(words)))
-    # As a placeholder each would need a number, for it is used several times: the first Pythons 3.12 warn of these.
+    # Each is used several times, and numbered placeholders cause a warning in the first releases of Python 3.12.
     spelt = ", ".join(f"? AS s{n}" for n in range(len(spellings))) or "NULL"
     sql = f"""
         WITH narrowed AS (SELECT run FROM runs WHERE {" AND ".join(conditions)}), found AS MATERIALIZED (
@@ -113,9 +113,9 @@ def _groups(
 
 
 def _code(field: str, spelled: Sequence[str]) -> str:
-    """Return SQL of the position of the best field that holds a word, from 1; of a note also of the best one after it.
+    """Return SQL of the position, from 1, of the best field that holds a word; for a note also of the next best.
 
-    It stops at the first field: to look into all of them takes twice as long.
+    It stops at the first field: searching all of them takes twice as long.
     """
     if field:
         return str(SEARCH_FIELDS.index(field) + 1)
@@ -133,7 +133,7 @@ def _named_fields(code: int) -> tuple[str, ...]:
 
 
 def _holds(name: str, tests: Sequence[str]) -> str:
-    """Return SQL that is 1 where a field holds a spelling of a word; without a word, where the field has anything."""
+    """Return SQL that is 1 if a field holds a spelling of a word; without a word, if the field is not empty."""
     return f"({' OR '.join(test.format(name) for test in tests) or f'{name} > {chr(39) * 2}'})"
 
 
@@ -148,15 +148,15 @@ def _test(spelling: str, values: list[str]) -> str:
 
 
 def _spellings(term: str) -> Iterator[str]:
-    """Yield a term as `run_words` may hold it, where only ASCII letters are lower case: Äpfel, ÄPFEL or äpfel."""
+    """Yield a term as `run_words` may hold it, with only ASCII letters in lower case: Äpfel, ÄPFEL or äpfel."""
     for spelling in (term.lower(), term.upper(), term.capitalize()):
         yield "".join(letter.lower() if letter.isascii() else letter for letter in spelling)
 
 
 def _values(term: str) -> Iterator[str]:
-    """Yield the choices that a term means, as `run_words` has them: `implementation=block_fused` of Block-fused.
+    """Yield the choices that a term means, as in `run_words`: `implementation=block_fused` for Block-fused.
 
-    These are the choices whose label has it, and the precision that it is short for.
+    These are the choices whose label contains it, and the precision that it abbreviates.
     """
     if precision := SHORT_FOR.get(term.lower()):
         yield f"precision={precision}"
@@ -173,7 +173,7 @@ def _matches(words: Sequence[SearchWord], groups: Sequence[_Group]) -> Matches:
     ranks: dict[int, int] = {}
     wider: dict[int, str] = {}
     left_out = 0
-    # The run's number outdoes no field.
+    # The run's number does not outrank a field.
     best = [
         min((_rank(name) for group in groups for name in _named_fields(group.codes[n] % _IS_NUMBER)), default=0)
         for n in range(len(words))
@@ -199,7 +199,7 @@ def _rank(name: str) -> int:
 
 
 RUNNING = "running"
-"""The outcome that a query gives for a run without one."""
+"""The outcome in a query for a run that has none yet."""
 
 _DAY = "date(started_utc_ns / 1000000000, 'unixepoch', 'localtime')"
 _MONTH_LETTERS = len("2026-11")
@@ -217,12 +217,12 @@ _OF_RUN: Mapping[str, str] = {
     "host": "coalesce(host, '')",
     "outcome": f"coalesce(outcome, '{RUNNING}')",
 }
-"""SQL of a run's value, of the facets of which it has one."""
+"""SQL of a run's value, for facets with one value."""
 _OF_MANY: Mapping[str, tuple[str, str]] = {
     "tag": ("tags", "tag"),
     "experiment": ("experiment_runs", "CAST(experiment AS TEXT)"),
 }
-"""Table and SQL of the values of a run, of the facets of which it may have several."""
+"""Table and SQL of a run's values, for facets that may have several."""
 
 assert set(FACETS) == {*_OF_RUN, *_OF_MANY, "day"}, "every facet is known"
 
@@ -231,12 +231,12 @@ Conditions = tuple[list[str], list[Any]]
 
 
 def utf8_safe(text: str) -> str:
-    """Return the text with question marks for what UTF-8 cannot encode: lone surrogates, which a terminal may give."""
+    """Return the text with question marks for characters that UTF-8 cannot encode: lone surrogates from a terminal."""
     return text.encode(errors="replace").decode()
 
 
 def query_conditions(query: RunQuery, without: Collection[str] = ()) -> Conditions:
-    """Return the conditions of a query apart from its search; `without` some of its facets."""
+    """Return the conditions of a query except its search and the facets `without`."""
     conditions = [f"deleted_utc_ns IS {'NOT ' if query.deleted else ''}NULL"]
     values: list[Any] = []
     for name, chosen in query.selected.items():
@@ -276,7 +276,7 @@ def count_facets(db: Database, query: RunQuery) -> FacetCounts:
 
 
 def _narrowed(query: RunQuery, without: Collection[str], matches: Matches | None) -> Conditions:
-    """Return the conditions of a query, its search included; `without` some of its facets."""
+    """Return the conditions of a query including its search, except the facets `without`."""
     conditions, values = query_conditions(query, without)
     if matches is not None:
         conditions.append("run IN (SELECT value FROM json_each(?))")
@@ -285,9 +285,9 @@ def _narrowed(query: RunQuery, without: Collection[str], matches: Matches | None
 
 
 def _count_groups(groups: Sequence[Sequence[Any]], selected: Mapping[str, tuple[str, ...]]) -> dict[str, Counter[str]]:
-    """Count the values in groups of runs; a facet's own choice does not narrow it.
+    """Count the values in groups of runs; a facet's choice does not narrow its own counts.
 
-    A group is the value of each facet, and the number of runs. `selected` is what is chosen by facet.
+    A group has the value of each facet, and the number of runs. `selected` is the choice by facet.
     """
     counts: dict[str, Counter[str]] = {name: Counter() for name in _OF_RUN}
     for *values, count in groups:
@@ -332,7 +332,7 @@ _ORDERS: Mapping[str, Sequence[str]] = {
 }
 """SQL expressions of each order, most significant first. A variant sorts by its parts: batch size 64 before 1024.
 
-How well a search matches is no column: runs that match alike are ordered as here.
+The quality of a match is not a column: equal matches are ordered as here.
 """
 
 assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
@@ -340,7 +340,7 @@ assert set(_ORDERS) == set(RUN_ORDERS), "every order is known"
 _MEASURED = ("throughput", "energy")
 _LARGEST_SQL = ", ".join(f"max({_ORDERS[order][0]})" for order in _MEASURED)
 _FOLDING = ("workload", "framework", "outcome", "evidence", "host", "devices", "energy", "mean_power")
-"""Orders by which a list of runs need not be told apart where all have the same."""
+"""Orders in which equal values are common in a list of runs."""
 
 
 def no_such_run(run: int, path: Path) -> UserError:
@@ -348,7 +348,7 @@ def no_such_run(run: int, path: Path) -> UserError:
 
 
 def find_runs(db: Database, query: RunQuery) -> SearchResult:
-    """Return the numbers of the runs that match a query, in its order; ties newest first.
+    """Return the numbers of the runs that match a query, in its order, ties newest first.
 
     Raises:
         UserError: The search has too many words.
@@ -360,7 +360,7 @@ def find_runs(db: Database, query: RunQuery) -> SearchResult:
         values.append(json.dumps(list(matches.fields)))
     direction = "DESC" if query.descending else "ASC"
     keys = [f"{key} IS NULL, {key} {direction}" for key in _ORDERS[query.order]]
-    # All numbers as one value: fetched row by row, this thread would wait for the GUI thread's lock at every row.
+    # All numbers as one value: fetched row by row, this thread would wait for the GIL at every row.
     (runs_json,) = db.execute(
         "SELECT json_group_array(run) FROM (SELECT run FROM runs"
         f" WHERE {' AND '.join(conditions)} ORDER BY {', '.join(keys)}, run DESC LIMIT -1)",
@@ -375,10 +375,10 @@ def find_runs(db: Database, query: RunQuery) -> SearchResult:
 
 
 def common_values(db: Database, query: RunQuery, result: SearchResult) -> Common:
-    """Return in what the runs that a query found agree, and the largest figures of each workload among them."""
+    """Return what the runs of a query have in common, and the largest figures of each workload among them."""
     if len(result.runs) < 2:
         return Common()
-    # A search has its runs by number: to find its words again would take as long as the search.
+    # A search already has its runs' numbers: finding its words again would take as long as the search.
     narrowed, values = query_conditions(query)
     source, values = (
         ("json_each(?) CROSS JOIN runs", [json.dumps([*result.runs]), *values]) if result.fields else ("runs", values)
@@ -410,7 +410,7 @@ def count_runs(db: Database, *, deleted: bool) -> Totals:
 
 
 def load_rows(db: Database, runs: Sequence[int]) -> list[RunRow]:
-    """Return the rows of these runs in this order, without runs that were deleted."""
+    """Return the rows of these runs in this order, without deleted runs."""
     rows = select_rows(db, "run IN (SELECT value FROM json_each(?))", json.dumps(list(runs)))
     rows_by_run = {row.run: row for row in rows}
     return [rows_by_run[run] for run in runs if run in rows_by_run]
@@ -422,7 +422,7 @@ def select_rows(db: Database, condition: str, *values: Any) -> list[RunRow]:
 
 
 def each_row(db: Database, condition: str, *values: Any) -> Iterator[RunRow]:
-    """Yield what `select_rows` returns; of a part at a time, because what is read of a run is three times its row."""
+    """Yield what `select_rows` returns, part by part, because what is read of a run is three times its row."""
     columns = (
         *(f"runs.{name}" for name in rows.RUN_COLUMNS),
         rows.PLANNED_SQL,

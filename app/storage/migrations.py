@@ -25,14 +25,14 @@ _DOUBTFUL_NOTES = (
     ),
     ("precision", re.compile(r"\d+ of \d+ products are in ")),
 )
-"""By aspect, the notes of older evidence which say that it was not really seen."""
+"""By aspect, notes of older evidence that show that it was not really observed."""
 _UNKNOWN_REASON = "It could not be seen."
 _BLANK = re.compile(r"What ran is not \w+: it has \.( |$)")
 _BLANK_REASON = "XLA compiled the steps without a loop, so its program does not tell implementations apart."
 
 
 class _OlderEvidence(msgspec.Struct, frozen=True, kw_only=True):
-    """The stored evidence of a run; `match` is 1 if all ran as requested, 0 if not, None if that is not known."""
+    """The stored evidence of a run; `match` is 1 if all ran as requested, 0 if not, None if unknown."""
 
     asked: dict[str, str]
     ran: dict[str, str]
@@ -42,10 +42,10 @@ class _OlderEvidence(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def derive_evidence_states(db: Database) -> None:
-    """Set `state` and `unverified` of all evidence, and what follows from them.
+    """Set `state` and `unverified` of all evidence, and dependent values.
 
-    The migration of a file that is imported calls this before its values are checked: what this program never wrote is
-    left as it is, and refused then.
+    The migration of an imported file calls this before its values are checked: what this program never wrote is left as
+    it is, to be refused later.
     """
     stored = db.execute("SELECT run, asked, ran, match, reason, notes FROM evidence").fetchall()
     for run, asked, ran, match, reason, notes in stored:
@@ -65,7 +65,7 @@ def derive_evidence_states(db: Database) -> None:
 
 
 def _without_blank(older: _OlderEvidence) -> _OlderEvidence:
-    """Return the evidence of a run whose implementation was stored as nothing without it: it had not been seen."""
+    """Return a run's evidence with its implementation as unobserved if it was stored as blank."""
     if older.ran.get("implementation") != "":
         return older
     ran = {aspect: value for aspect, value in older.ran.items() if aspect != "implementation"}
@@ -101,7 +101,7 @@ def _evidence_columns(older: _OlderEvidence) -> dict[str, Any]:
 
 
 def _doubtful(older: _OlderEvidence) -> Iterator[tuple[str, str]]:
-    """Yield the aspects that counted as seen as requested and were not, each with the note that says so."""
+    """Yield the aspects that wrongly counted as observed, each with the note that says so."""
     for aspect, pattern in _DOUBTFUL_NOTES:
         note = next(filter(pattern.match, older.notes), None)
         if note is not None and aspect in older.ran and older.ran[aspect] == older.asked.get(aspect):
@@ -227,7 +227,7 @@ UPDATE runs SET gpu_step_ms = (
     FROM evidence WHERE evidence.run = runs.run AND evidence.steps > 0 AND evidence.busy_ns > 0
 ) WHERE gpus > 0
 """
-"""As `app.analysis.steps.traced_step`, for runs whose evidence was stored without it."""
+"""Computed as in `app.analysis.steps.traced_step`, for runs whose evidence was stored without it."""
 
 
 STEPS = (
@@ -431,7 +431,7 @@ def m001_first_light(db: Database) -> None:
 
 @migrations()
 def m002_telemetry(db: Database) -> None:
-    """Slow samples, more fields, what is known of each field, energy by phase, and the telemetry's audit of itself."""
+    """Slow samples, more fields, the properties of each field, energy by phase, and telemetry's checks of itself."""
     _execute(db, _SLOW_SAMPLES, *(f"ALTER TABLE {change}" for change in _TELEMETRY_COLUMNS))
 
 
@@ -444,7 +444,7 @@ def m003_retention(db: Database) -> None:
 
 @migrations()
 def m004_evidence(db: Database) -> None:
-    """What really ran and its kernels, operations a step, the devices' calibrations, and where weights were tried."""
+    """What really ran and its kernels, operations per step, the devices' calibrations, and trials of weights."""
     _execute(db, EVIDENCE, KERNELS, PORTABILITY, CALIBRATIONS)
     db.execute("ALTER TABLE runs ADD COLUMN flops_per_step INTEGER")
     db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")
@@ -476,7 +476,7 @@ def m005_epochs(db: Database) -> None:
 
 @migrations()
 def m006_scaling(db: Database) -> None:
-    """Where each device's time went in the traced steps, and what a run was made for if not for its own sake."""
+    """Where each device's time went in the traced steps, and a run's purpose unless it ran for its own sake."""
     db.execute(DEVICE_TIMES)
     db.execute("ALTER TABLE runs ADD COLUMN purpose TEXT")
 
@@ -489,19 +489,19 @@ def m007_library(db: Database) -> None:
 
 @migrations()
 def m008_warmup(db: Database) -> None:
-    """How many of the first measured blocks a run's figures leave out; NULL before there was such a rule."""
+    """How many of the first measured blocks a run's figures leave out; NULL before this rule existed."""
     db.execute("ALTER TABLE runs ADD COLUMN blocks_cut INTEGER")
 
 
 @migrations()
 def m009_queue(db: Database) -> None:
-    """Experiments that are not finished, in the order they are to be made."""
+    """Unfinished experiments, in the order in which they will run."""
     db.execute(QUEUE)
 
 
 @migrations()
 def m010_evidence_state(db: Database) -> None:
-    """What of a request was verified, and why the rest could not be; lists are ordered by it under its own name."""
+    """Which part of a request was verified, and why the rest was not; lists are ordered by it under its own name."""
     db.execute("ALTER TABLE evidence ADD COLUMN unverified TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(unverified))")
     db.execute("ALTER TABLE evidence ADD COLUMN state TEXT")
     derive_evidence_states(db)
@@ -518,73 +518,73 @@ def m010_evidence_state(db: Database) -> None:
 
 @migrations()
 def m011_equality(db: Database) -> None:
-    """What the variants of an experiment compute, checked against its baseline before the first run."""
+    """What an experiment's variants compute, checked against its baseline before the first run."""
     db.execute(EQUALITY)
 
 
 @migrations()
 def m012_implausible(db: Database) -> None:
-    """How many readings of each field of a device cannot be true and were left out."""
+    """How many readings of each field of a device were left out as implausible."""
     db.execute("ALTER TABLE devices ADD COLUMN implausible TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(implausible))")
 
 
 @migrations()
 def m013_hosts(db: Database) -> None:
-    """On which host a run was made, where that is not the program's own machine."""
+    """The host of a run, if not the program's own machine."""
     _execute(db, *HOSTS)
 
 
 @migrations()
 def m014_steps(db: Database) -> None:
-    """When each kernel of one traced step ran, GPU time and occupancy; the first is known of older runs, too."""
+    """When each kernel of one traced step ran, GPU time and occupancy; older runs have the first as well."""
     _execute(db, *STEPS)
 
 
 @migrations()
 def m015_search_fields(db: Database) -> None:
-    """In which field of a run a search finds a word."""
+    """The field of a run in which a search finds a word."""
     _execute(db, *search_field_statements())
 
 
 @migrations()
 def m016_imported_entries(db: Database) -> None:
-    """Which experiments of the queue came from another database; of the older ones that is unknown."""
+    """Which experiments of the queue came from another database; unknown for older ones."""
     db.execute("ALTER TABLE queue ADD COLUMN imported INTEGER NOT NULL DEFAULT 0")
 
 
 @migrations()
 def m017_idle_causes(db: Database) -> None:
-    """How long each device waited for the host and between kernels in the traced steps; NULL where that is unknown."""
+    """How long each device waited for the host and between kernels in the traced steps; NULL if unknown."""
     columns = ("host_wait_ns", "kernel_wait_ns")
     _execute(db, *(f"ALTER TABLE device_times ADD COLUMN {column} INTEGER" for column in columns))
 
 
 @migrations()
 def m018_estimates(db: Database) -> None:
-    """How long experiments were expected to take, and took."""
+    """The expected and the actual time of experiments."""
     db.execute(ESTIMATES)
 
 
 @migrations()
 def m019_frameworks(db: Database) -> None:
-    """In which framework a run trained; runs from before there was a choice trained in TensorFlow."""
+    """A run's framework, which is TensorFlow for runs older than the parameter."""
     _execute(db, *FRAMEWORKS)
 
 
 @migrations()
 def m020_search_frameworks(db: Database) -> None:
-    """A search for TensorFlow finds the runs that do not name it, too."""
+    """A search for TensorFlow also finds the runs that do not name it."""
     _execute(db, *search_field_statements())
 
 
 _IDLE_WAIT = re.compile(r"(?:(gave up|skipped) after )?([0-9,]+)\s*s(?:(?:: |, )(.+))?", re.DOTALL)
-"""How an idle wait was told: `12 s, GPU 0 at 41 °C`, `gave up after 60 s: GPU 0 at 55 °C`, `off`."""
+"""The former text of an idle wait: `12 s, GPU 0 at 41 °C`, `gave up after 60 s: GPU 0 at 55 °C`, `off`."""
 _IDLE_WAIT_OUTCOMES = {None: "idle", "gave up": "timed out", "skipped": "skipped"}
 
 
 @migrations()
 def m021_idle_wait(db: Database) -> None:
-    """Outcome, seconds and blockers of the idle wait before a run, which were one sentence."""
+    """Outcome, seconds and blockers of the idle wait before a run, formerly one sentence."""
     waits = "SELECT run, json_extract(environment, '$.gate') FROM runs WHERE json_type(environment, '$.gate') = 'text'"
     for run, sentence in db.execute(waits).fetchall():
         changes = {"gate": None, "idle_wait_outcome": sentence}

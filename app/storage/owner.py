@@ -1,4 +1,4 @@
-"""Identify this machine, its boot, and the process that owns a run or a queue entry, safe against reused ids."""
+"""Identifies this machine, its boot, and the process that owns a run or queue entry, safely despite reused ids."""
 
 import contextlib
 import fcntl
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 if TYPE_CHECKING:
-    import sqlite3  # not at run time: the Python of a host may lack it, which only identifies itself
+    import sqlite3  # not at run time: a host's Python, which only identifies itself, may lack it
 
 _PROC = Path("/proc")
 _MACHINE_IDS = (Path("/etc/machine-id"), Path("/var/lib/dbus/machine-id"))
@@ -21,7 +21,7 @@ _HOST_ID_DIGITS = 16
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """A process: its id, its start (seconds since boot on Linux, else since the epoch) and the boot it belongs to."""
+    """A process: its id, its start (seconds since boot on Linux, else since the epoch) and its boot."""
 
     pid: int
     started_s: float
@@ -43,7 +43,7 @@ def this_process() -> Owner:
 
 
 def lock_or_close(file: int) -> int | None:
-    """Lock an open file for as long as it is open, and return it; close it and return None if another has the lock.
+    """Lock an open file while it is open, and return it; if another process has the lock, close it and return None.
 
     Raises:
         OSError: The file system cannot lock.
@@ -57,13 +57,13 @@ def lock_or_close(file: int) -> int | None:
 
 
 def unfinished_runs(connection: "sqlite3.Connection") -> list[tuple[int, Owner]]:
-    """Return the runs without an outcome, and the process each belongs to."""
+    """Return the runs without an outcome, with the process that owns each."""
     cursor = connection.execute("SELECT run, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE outcome IS NULL")
     return [(run, Owner(pid, started_s, boot)) for run, pid, started_s, boot in cursor]
 
 
 def boot_id() -> str:
-    """Return the id of the machine's current boot: the kernel's, or the boot time if there is none."""
+    """Return the id of the machine's current boot: the kernel's, else the boot time."""
     try:
         return (_PROC / "sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
     except OSError:
@@ -71,7 +71,7 @@ def boot_id() -> str:
 
 
 def host_id() -> str:
-    """Return a hash of this machine's id, the same at every start; if it has none, of its name.
+    """Return a hash of this machine's id, the same at every start; without an id, of its name.
 
     The id itself must not leave the machine: https://www.freedesktop.org/software/systemd/man/machine-id.html
     """
@@ -85,9 +85,9 @@ def host_id() -> str:
 
 
 def _started_s(pid: int) -> float | None:
-    """Return when a process started; None if there is none, or only a zombie.
+    """Return when a process started; None if it does not exist or is a zombie.
 
-    On Linux from field 22 of /proc/PID/stat (proc(5)): unlike psutil's wall-clock time it does not move with the clock.
+    On Linux this is field 22 of /proc/PID/stat (proc(5)), which, unlike psutil's time, does not move with the clock.
     """
     try:
         after_name = (

@@ -1,4 +1,4 @@
-"""Experiments in the database: those that are stored, and the queue of those that are not finished."""
+"""Experiments in the database: the stored ones, and the queue of unfinished ones."""
 
 import json
 import time
@@ -41,10 +41,10 @@ def save_experiment(
 ) -> int:
     """Save runs as an experiment, in the caller's transaction, and return its number.
 
-    An experiment of the same name and variants that has one of the runs, and no other result, is extended: more or
-    fewer repeats make no other experiment.
+    An experiment of the same name and variants with one of the runs, and no other result, is extended: the number of
+    repeats does not distinguish experiments.
 
-    A new one has this `uid`, the same in every database, and `utc_ns`. `preset` is a preset's key, `plan` a `Plan` as
+    A new one gets this `uid`, the same in every database, and `utc_ns`. `preset` is a preset's key, `plan` a `Plan` as
     JSON.
     """
     row = db.execute(
@@ -71,7 +71,7 @@ def save_experiment(
 
 
 def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
-    """Add the runs that an experiment does not have yet, in their order, after those it has."""
+    """Add the runs that an experiment lacks, in their order, after its runs."""
     last = db.execute("SELECT max(place) FROM experiment_runs WHERE experiment = ?", (experiment,)).fetchone()[0]
     positioned = enumerate(runs, 0 if last is None else last + 1)
     db.conn.executemany(
@@ -81,7 +81,7 @@ def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
 
 
 def delete_empty(db: Database) -> None:
-    """Delete the experiments that have no run left, in the trash or out of it."""
+    """Delete the experiments without any run, in the trash or not."""
     db.execute("DELETE FROM experiments WHERE experiment NOT IN (SELECT experiment FROM experiment_runs)")
 
 
@@ -103,10 +103,10 @@ _COLUMNS = (
 class Queue:
     """The queue of one open database. Every change is one transaction.
 
-    Methods raise `DatabaseError` as those of `Store` do. A missing entry is no error unless documented: another program
-    may have finished it.
+    Methods raise `DatabaseError` like `Store`'s. A missing entry is not an error unless documented: another program may
+    have finished it.
 
-    Thread: the one that opened the store. Between processes, the transactions are the lock.
+    Thread: the one that opened the store. Between processes, transactions serve as the lock.
     """
 
     def __init__(self, db: Database, path: Path) -> None:
@@ -119,7 +119,7 @@ class Queue:
         return tuple(map(_parse_entry, rows))
 
     def entry(self, entry: int) -> QueueEntry:
-        """Return one entry; raises `UserError` if there is none of that number."""
+        """Return one entry; raises `UserError` if it does not exist."""
         queued = next((queued for queued in self.entries() if queued.entry == entry), None)
         if queued is None:
             raise _no_such_entry(entry)
@@ -139,10 +139,10 @@ class Queue:
         is_same: Callable[[QueueEntry], bool],
         merged_plan: Callable[[QueueEntry], str],
     ) -> tuple[QueueEntry, bool]:
-        """Update the first entry that `is_same`, or add one as `add` does; return it, and whether it is new.
+        """Update the first entry for which `is_same` is true, or add one; return it, and whether it is new.
 
-        An existing entry waits again, with its new plan, which `merged_plan` returns, as one that was made here. One
-        that a living process owns keeps its state.
+        An existing entry waits again, with the plan that `merged_plan` returns, and counts as added here. One that a
+        living process owns keeps its state.
         """
         with transaction(self._db, self.path):
             queued = next(filter(is_same, self.entries()), None)
@@ -155,7 +155,7 @@ class Queue:
             return self.entry(queued.entry), False
 
     def move(self, entry: int, before: int | None) -> None:
-        """Move an entry before another one, or to the end; raises `UserError` if one of them is missing."""
+        """Move an entry before another one, or to the end; raises `UserError` if either is missing."""
         with transaction(self._db, self.path):
             order = [queued.entry for queued in self.entries()]
             for number in {entry, before} - {None, *order}:
@@ -172,12 +172,12 @@ class Queue:
             self._db.conn.executemany("UPDATE queue SET place = ? WHERE entry = ?", enumerate(order_without, 1))
 
     def set_state(self, entry: int, state: SettableState) -> None:
-        """Pause an entry, or let it wait for its turn; its current run continues."""
+        """Pause an entry, or let it wait; its current run continues."""
         with transaction(self._db, self.path):
             self._set_state(entry, state)
 
     def claim(self, entry: int) -> bool:
-        """Make this process the owner of an entry; return False if it is gone or a living process owns it."""
+        """Make this process the owner of an entry; return False if it was removed or a living process owns it."""
         with transaction(self._db, self.path):
             owner = self._owner(entry)
             if owner is not None and owner != this_process() and owner.is_alive():
@@ -185,7 +185,7 @@ class Queue:
             return self._set_owner(entry, this_process()) == 1
 
     def release(self, entry: int, state: SettableState | None = None) -> None:
-        """Give up the ownership of an entry, and set its state if one is given; another process's stays as it is."""
+        """Give up an entry and set its state if one is given; another process's entry does not change."""
         with transaction(self._db, self.path):
             if self._owner(entry) == this_process():
                 self._set_owner(entry, None)
@@ -193,18 +193,18 @@ class Queue:
                     self._set_state(entry, state)
 
     def remove(self, entry: int) -> None:
-        """Remove an entry; its runs and its experiment stay."""
+        """Remove an entry; its runs and its experiment remain."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM queue WHERE entry = ?", (entry,))
 
     def finish(self, entry: int, plan: str) -> bool:
-        """Remove an entry whose plan is done; return False if its plan was changed meanwhile."""
+        """Remove an entry whose plan is done; return False if its plan has changed meanwhile."""
         with transaction(self._db, self.path):
             self._db.execute("DELETE FROM queue WHERE entry = ? AND plan = ?", (entry, plan))
             return not self._db.execute("SELECT 1 FROM queue WHERE entry = ?", (entry,)).fetchall()
 
     def add_runs(self, entry: int, runs: Sequence[int]) -> int | None:
-        """Add runs to the entry's experiment and return its number; None if the entry is gone or there is no run."""
+        """Add runs to the entry's experiment and return its number; None without entry or runs."""
         with transaction(self._db, self.path):
             row = self._db.execute(
                 "SELECT uid, name, preset, plan, experiment FROM queue WHERE entry = ?", (entry,)
@@ -221,7 +221,7 @@ class Queue:
     def _create_experiment(
         self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str
     ) -> int:
-        # By the entry's own uid it is the same experiment on every machine that continues with it.
+        # With the entry's uid it is the same experiment on every machine that continues it.
         experiment = save_experiment(
             self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
         )
@@ -238,7 +238,7 @@ class Queue:
             )
 
     def record_estimate(self, entry: int, runs: int, expected: TimeLeft, taken_s: float) -> None:
-        """Record how long the entry's remaining runs were expected to take before the first one, and took."""
+        """Record the expected time of the entry's remaining runs before the first one, and their actual time."""
         with transaction(self._db, self.path):
             self._db.execute(
                 "INSERT INTO estimates SELECT experiment, ?, ?, ?, ?, ?, ? FROM queue"
@@ -247,7 +247,7 @@ class Queue:
             )
 
     def estimates(self) -> list[tuple[int, TimeLeft, float]]:
-        """Return how many runs each experiment had left, what they were expected to take, and what they took."""
+        """Return each experiment's number of remaining runs, with their expected and actual time."""
         cursor = self._db.execute("SELECT runs, least_s, likely_s, most_s, taken_s FROM estimates ORDER BY utc_ns")
         return [(runs, TimeLeft(*expected), taken_s) for runs, *expected, taken_s in cursor]
 

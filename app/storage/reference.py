@@ -1,8 +1,8 @@
-"""The reference runs, measured on real GPUs, that come with the program: describe their files, add and remove them.
+"""The bundled reference runs, measured on real GPUs: describes their files, adds and removes them.
 
-The files are only read, unpacked into a temporary folder. A database gets copies of their runs, under new numbers, by
-the import of any other file, so that all code that finds, shows and compares runs works for them too;
-docs/internals/decisions says why they are no attached database.
+The files are only read, unpacked into a temporary folder. The normal import copies their runs into a database under new
+numbers, so that all code that searches, displays and compares runs works for them; docs/internals/decisions says why no
+database is attached.
 """
 
 import contextlib
@@ -28,7 +28,7 @@ from workloads.catalog import FRAMEWORK
 
 FOLDER = RESOURCES / "reference"
 _FILES = "*.db.gz"
-"""Databases packed by gzip, a quarter of their size; unpacking all takes a sixth of a second."""
+"""Gzipped databases, a quarter of their size; unpacking all takes a sixth of a second."""
 
 TAG = "reference"
 """The tag of every run in these files."""
@@ -38,7 +38,7 @@ _VERSIONS = ("driver", FRAMEWORK.version_key, "keras", "cudnn_loaded")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReferenceFile:
-    """The contents of one file: uids of its runs, when they started, their GPUs, and versions by environment key."""
+    """The contents of one file: uids and start times of its runs, their GPUs, and versions by environment key."""
 
     path: Path
     uids: tuple[str, ...]
@@ -49,12 +49,12 @@ class ReferenceFile:
 
     @property
     def name(self) -> str:
-        """Its name: that of its file without suffixes."""
+        """Return its file's name without suffixes."""
         return self.path.name.partition(".")[0]
 
 
 def reference_files() -> list[ReferenceFile]:
-    """Describe the files that come with the program, sorted by name."""
+    """Describe the bundled files, sorted by name."""
     return [_describe_file(path) for path in sorted(FOLDER.glob(_FILES))]
 
 
@@ -68,11 +68,11 @@ def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
 
 
 def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, folder: Path = FOLDER) -> list[int]:
-    """Add reference runs of a folder to a database, each file as a whole or not at all; restore copies from the trash.
+    """Add a folder's reference runs to a database, each file completely or not at all; restore copies from the trash.
 
-    Runs that are there already, as in the database they were measured with, stay as they are.
+    Existing runs, as in the database they were measured with, do not change.
 
-    `progress` hears the share that is done, and may stop it.
+    `progress` gets the completed share, and may stop it.
 
     Returns:
         The numbers of the reference runs in the database.
@@ -91,9 +91,9 @@ def add_reference(database: Path, progress: TransferProgress = NO_PROGRESS, fold
 
 
 def remove_reference(database: Path) -> list[int]:
-    """Delete the copies of the reference runs for good and return their numbers.
+    """Permanently delete the copies of the reference runs and return their numbers.
 
-    Copies without the tag stay: they were measured here, or the user took the tag off to keep them.
+    Copies without the tag stay: they were measured here, or the user removed the tag to keep them.
     """
     with Store.open(database) as store:
         here = reference_runs(store)
@@ -140,7 +140,7 @@ def _opened(path: Path) -> Iterator[sqlite3.Connection]:
 
 @contextlib.contextmanager
 def unpacked(path: Path) -> Iterator[Path]:
-    """Unpack a file into a folder that lasts as long as the context, and return the database in it."""
+    """Unpack a file into a temporary folder, and yield the database in it."""
     with tempfile.TemporaryDirectory() as folder:
         database = Path(folder) / path.stem
         with gzip.open(path) as packed, database.open("wb") as file:

@@ -1,4 +1,4 @@
-"""Delete the large parts of old runs: samples, slow samples and log lines.
+"""Deletes the large parts of old runs: samples, slow samples and log lines.
 
 Metrics, phases and blocks stay, so an old run can still be compared. Functions raise `DatabaseError` like the store.
 """
@@ -26,9 +26,9 @@ _PRUNED_TABLES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pruned:
-    """What was deleted, or would be: runs and rows, the file's size before and after, and how long it took.
+    """The (simulated) deletion: runs and rows, the file's size before and after, and its duration.
 
-    `packed` is false where the space stays in the file for later runs, for instance without space for a copy.
+    `packed` is false if the space stays in the file for later runs, for example without space for a copy.
     """
 
     runs: tuple[int, ...]
@@ -44,11 +44,11 @@ def prune(
 ) -> Pruned:
     """Delete the samples and log lines of runs that ended more than `older_than_days` ago.
 
-    A dry run only counts. With `pack` the space is given back to the disk; without, it stays in the file for later
-    runs, which takes no time.
+    A dry run only counts. With `pack` the space returns to the disk; without, it stays in the file for later runs,
+    which takes no time.
 
     Raises:
-        DatabaseError: A run is in progress, which would have to wait while the file is packed.
+        DatabaseError: A run is in progress, and would have to wait while the file is packed.
     """
     now_ns = time.time_ns() if now_utc_ns is None else now_utc_ns
     started_s = time.monotonic()
@@ -76,26 +76,26 @@ def prune(
 
 
 def pruned_utc_ns(path: Path, run: int) -> int | None:
-    """Return when the samples of a run were deleted; None if they were not."""
+    """Return when a run's samples were deleted; None if they were not."""
     with _open_connection(path) as connection:
         row = connection.execute("SELECT pruned_utc_ns FROM runs WHERE run = ?", (run,)).fetchone()
     return None if row is None else row[0]
 
 
 def load_days(path: Path) -> int | None:
-    """Return for how many days this database stores samples; None is for ever, the default."""
+    """Return for how many days this database keeps samples; None means forever, the default."""
     with _open_connection(path) as connection:
         return get_setting(connection, KEEP_SAMPLES_DAYS)
 
 
 def save_days(path: Path, days: int | None) -> None:
-    """Set for how many days samples are stored; this alone deletes nothing."""
+    """Set for how many days samples are kept; this alone deletes nothing."""
     with _open_connection(path) as connection, connection:
         set_setting(connection, KEEP_SAMPLES_DAYS, days)
 
 
 def preview_days(path: Path, days: int | None) -> Pruned | None:
-    """Return what storing samples for that many days would delete; where that is nothing, set it."""
+    """Return what keeping samples for that many days would delete; if nothing, set it."""
     preview = None if days is None else prune(path, days, dry_run=True)
     if preview is None or not preview.runs:
         save_days(path, days)
@@ -103,7 +103,7 @@ def preview_days(path: Path, days: int | None) -> Pruned | None:
 
 
 def apply_days(path: Path, days: int) -> Pruned:
-    """Store samples for that many days from now on, and delete what is older."""
+    """Keep samples for that many days from now on, and delete older ones."""
     pruned = prune(path, days)
     save_days(path, days)
     return pruned
@@ -127,7 +127,7 @@ def size_bytes(path: Path) -> int:
     """Return the size of the database on the disk in bytes, with its write-ahead log."""
     size = 0
     for file in (path, path.with_name(f"{path.name}-wal")):
-        with contextlib.suppress(FileNotFoundError):  # the log goes with its last connection, at any moment
+        with contextlib.suppress(FileNotFoundError):  # the log disappears with its last connection, at any moment
             size += file.stat().st_size
     return size
 
@@ -162,7 +162,7 @@ def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: int) -> None:
-    """Delete with one transaction per run: another program never waits long, and finished runs stay deleted."""
+    """Delete in one transaction per run: other programs never wait long, and finished runs stay deleted."""
     for run in runs:
         with connection:
             for name, condition in _PRUNED_TABLES.items():

@@ -1,4 +1,4 @@
-"""Convert records to rows of the database, and rows to records."""
+"""Converts records to rows of the database, and rows to records."""
 
 import json
 import logging
@@ -37,16 +37,16 @@ BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns
 EPOCH_COLUMNS = Epoch.__struct_fields__
 KERNEL_COLUMNS = Kernel.__struct_fields__
 READ_KERNEL_COLUMNS = ("name", "count", "time_ns", "occupancy_pct")
-"""What is read of a kernel: its class follows from its name, as the program knows it today."""
+"""The columns read of a kernel: its class follows from its name, as the program classifies it today."""
 DEVICE_TIME_COLUMNS = DeviceTime.__struct_fields__
 STREAM_COLUMNS = Stream.__struct_fields__
 STEP_KERNEL_COLUMNS = ("stream", "rank", "offset_ns", "duration_ns")
-"""The values of a `StepKernel`: only here a time since the step's start has another name than one of the clock."""
+"""The values of a `StepKernel`: only here the time since the step's start differs in name from a clock time."""
 EVIDENCE_COLUMNS = (
     *("asked", "ran", "unverified", "state", "match", "reason", "sources", "notes", "steps", "span_ns", "busy_ns"),
 )
 EVIDENCE_LIST_COLUMNS = ("state", "reason")
-"""Columns of a run's evidence that its row in a list shows; all NULL if there is none."""
+"""Columns of a run's evidence in its list row; all NULL without evidence."""
 _EVIDENCE_JSON: Mapping[str, Any] = {
     **dict.fromkeys(("asked", "ran", "unverified"), dict[str, str]),
     **dict.fromkeys(("sources", "notes"), tuple[str, ...]),
@@ -71,7 +71,7 @@ RUN_COLUMNS = (
 )
 _AS_STORED = ("run", "uid", "started_utc_ns", "ended_utc_ns", "purpose", "note", "deleted_utc_ns")
 PLANNED_SQL = f"json_extract(runs.environment, '$.{PLANNED_KEY}')"
-"""What a run's experiment planned, which a list shows of its environment."""
+"""What a run's experiment planned, which lists show from its environment."""
 
 
 def values(item: object, columns: Sequence[str]) -> Row:
@@ -80,7 +80,7 @@ def values(item: object, columns: Sequence[str]) -> Row:
 
 
 def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[Any]) -> Record:
-    """Return the record of a row; the names of its columns are those of the record's attributes."""
+    """Return the record of a row; its columns have the names of the record's attributes."""
     return kind(**dict(zip(columns, row, strict=True)))
 
 
@@ -89,7 +89,7 @@ def insert(
 ) -> None:
     """Insert rows into a table, in the caller's transaction.
 
-    `statement` is what comes before INTO, such as `INSERT OR IGNORE`.
+    `statement` precedes INTO, such as `INSERT OR IGNORE`.
     """
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"{statement} INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
@@ -104,7 +104,7 @@ def run_row(
 ) -> RunRow:
     """Return the list row of one run.
 
-    Its spec is complete: parameters that are newer than the run have their defaults.
+    Its spec is complete: parameters newer than the run have their defaults.
 
     The row is the run's `RUN_COLUMNS`, `PLANNED_SQL`, and then its evidence's `EVIDENCE_LIST_COLUMNS`. `gpus` are
     UUIDs.
@@ -129,9 +129,9 @@ def run_row(
 
 @lru_cache(maxsize=4_096)
 def _spec(workload: str, variant: str) -> RunSpec:
-    """Return a variant; the runs of one share it, for an experiment may keep a thousand of them in memory.
+    """Return a variant; its runs share the object, because an experiment may hold a thousand runs in memory.
 
-    One with a value that none can have is another workload, which is not known here and has no values.
+    A variant with an impossible value becomes an unknown workload without values.
     """
     values = _decoded(variant, Variant)
     if not values or wrong_values(workload, values):
@@ -140,9 +140,9 @@ def _spec(workload: str, variant: str) -> RunSpec:
 
 
 def _decoded(text: str, kind: type[Json]) -> Json:
-    """Return what is in a column of JSON; nothing where somebody else wrote something else there, which the log says.
+    """Return the content of a JSON column; empty, with a line in the log, if another program wrote invalid content.
 
-    Imports refuse such values, but a database that is opened may hold any.
+    Imports refuse such values, but an opened database may hold any.
     """
     try:
         return msgspec.json.decode(text, type=kind)
@@ -156,16 +156,16 @@ _shared = lru_cache(maxsize=128)(_decoded)
 
 @lru_cache(maxsize=32)
 def environment(text: str) -> Mapping[str, str]:
-    """Return a run's environment; runs share it where it is the same, and else its words."""
+    """Return a run's environment; runs share equal environments, or else equal strings."""
     return {sys.intern(name): sys.intern(value) for name, value in _decoded(text, dict[str, str]).items()}
 
 
 INFINITE = frozenset((math.inf, -math.inf))
-"""What a damaged database may hold, and no run has."""
+"""Values that only a damaged database holds."""
 
 
 def _summary(values: Mapping[str, Any], gpus: int) -> Summary:
-    """Return a run's figures; those of older programs without an energy that no GPUs can use."""
+    """Return a run's figures, without an impossible energy that older programs stored."""
     figures = {name: None if values[name] in INFINITE else values[name] for name in SUMMARY_COLUMNS}
     summary = record(Summary, SUMMARY_COLUMNS, [*figures.values()])
     if summary.mean_power_mw is None or summary.mean_power_mw <= gpus * POWER.high:
@@ -175,7 +175,7 @@ def _summary(values: Mapping[str, Any], gpus: int) -> Summary:
 
 @lru_cache(maxsize=32)
 def gpu_set(uuids: tuple[str, ...]) -> frozenset[str]:
-    """Return the GPUs of a run; the runs on the same ones share it."""
+    """Return the GPUs of a run; runs on the same ones share the object."""
     return frozenset(uuids)
 
 
@@ -189,7 +189,6 @@ def equality_check(row: Sequence[Any]) -> EqualityCheck:
 
 
 def evidence_values(evidence: Evidence) -> Row:
-    """Return the evidence as its `EVIDENCE_COLUMNS`, without kernels and device times."""
     values = {name: getattr(evidence, _EVIDENCE_ATTRIBUTES.get(name, name)) for name in EVIDENCE_COLUMNS}
     return tuple(json.dumps(value) if name in _EVIDENCE_JSON else value for name, value in values.items())
 
@@ -220,7 +219,7 @@ def evidence(
 
 def _kernel(row: Sequence[Any]) -> Kernel:
     values = dict(zip(READ_KERNEL_COLUMNS, row, strict=True))
-    values["name"] = sys.intern(values["name"])  # many runs have the same kernels, with names of a hundred letters
+    values["name"] = sys.intern(values["name"])  # many runs have the same kernels, whose names have a hundred letters
     return Kernel(**values, kind=classify(values["name"]), tensor_cores=on_tensor_cores(values["name"]))
 
 
@@ -230,7 +229,7 @@ def _outcome(name: Any, *others: Any) -> Outcome:
 
 
 def outcome_values(outcome: Outcome) -> Row:
-    """Return the outcome as its `OUTCOME_COLUMNS`; a worker's words are made such that imports take them."""
+    """Return the outcome as its `OUTCOME_COLUMNS`, with the worker's texts cleaned so that imports accept them."""
     reason = outcome.reason and plain_text(outcome.reason)
     detail = outcome.detail and without_nul(outcome.detail)
     return (outcome.name, reason, detail, outcome.exit_code, outcome.ended_by)
@@ -255,7 +254,7 @@ def encode_fields(fields: Mapping[str, FieldInfo]) -> str:
 
 
 def device(row: Sequence[Any]) -> Device:
-    """Return the device of a row of `DEVICE_COLUMNS`; the runs of one session share what it has and lacks."""
+    """Return the device of a row of `DEVICE_COLUMNS`; the runs of one session share its collections."""
     *values, absent, fields_json, implausible = row
     return Device(
         **dict(zip(("device", "kind", "index", "name", "memory_total_bytes"), values, strict=True)),
@@ -274,7 +273,7 @@ _BLOCK = np.dtype([(name, np.float64 if name in ("loss", "allocator_bytes") else
 
 def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
     """Return blocks as arrays, from rows of `BLOCK_COLUMNS` in time order."""
-    # Row by row: as Python's numbers, the blocks of a day would take 100 MB.
+    # Row by row: as Python numbers, a day's blocks would take 100 MB.
     table = np.fromiter(map(_block_numbers, rows), _BLOCK)
     columns = {name: np.ascontiguousarray(table[name]) for name in BLOCK_COLUMNS}
     return BlockColumns(measured=columns.pop("phase").astype(np.bool_), **columns)

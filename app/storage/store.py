@@ -1,4 +1,4 @@
-"""The store of runs: write a run while it is in progress, in batches of one transaction, and load stored runs."""
+"""The store of runs: writes a run while it is in progress, in one transaction per batch, and loads stored runs."""
 
 import contextlib
 import json
@@ -77,16 +77,16 @@ StoredEvent = (
 """The events of a run that are stored as rows."""
 
 _BOOT_ID = f"coalesce(json_extract(environment, '$.{BOOT_ID_KEY}'), owner_boot_id)"
-"""The boot of a run's host: an older run was made on the machine of the program that owned it."""
+"""The boot of a run's host; an older run's host is the machine of the program that owned it."""
 _END_PHASE = "UPDATE phases SET end_ns = max(?, start_ns) WHERE run = ? AND end_ns IS NULL"
-"""The end of a run on another host may be known a little too early: no phase ends before it began."""
+"""The end of a run on another host may be recorded slightly early: no phase ends before it began."""
 
 
 class Store:
     """The runs of one database file. Every write is one transaction.
 
-    Methods raise `DatabaseError` where the file, the disk or another program is in the way.
-    Thread: the one that opened it.
+    Methods raise `DatabaseError` if the file, the disk or another program prevents access. Thread: the one that opened
+    it.
     """
 
     def __init__(self, db: Database, path: Path) -> None:
@@ -95,22 +95,22 @@ class Store:
 
     @property
     def library(self) -> Library:
-        """The library of the same connection: searches, annotations and trash."""
+        """Return the library on the same connection: searches, annotations and trash."""
         return Library(self._db, self.path)
 
     @property
     def queue(self) -> Queue:
-        """The queue of the same connection: experiments that are not finished."""
+        """Return the queue on the same connection: unfinished experiments."""
         return Queue(self._db, self.path)
 
     @classmethod
     def open(cls, path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Self:
-        """Open the database at `path`, created and migrated as needed; a write waits at most `busy_s` for its turn."""
+        """Open the database at `path`, created and migrated as needed; a write waits at most `busy_s` for a lock."""
         return cls(open_database(path, busy_s), path)
 
     @property
     def is_read_only(self) -> bool:
-        """Whether the file may only be read, so that it was opened for that alone."""
+        """Return whether the file is read-only."""
         return is_read_only(self._db)
 
     def close(self) -> None:
@@ -136,12 +136,12 @@ class Store:
     ) -> int:
         """Store a run that starts now; return its number.
 
-        It starts at `t_ns` by the monotonic clock, the same moment as `utc_ns` in nanoseconds since 1970. `uid` is its
-        id in all databases; `owner` is the process that runs it. `environment` is what is known so far,
-        `purpose` says why it ran, if another than its own figures.
+        It starts at `t_ns` on the monotonic clock, which is `utc_ns` in nanoseconds since 1970. `uid` is its id in all
+        databases; `owner` is the process that runs it. `environment` is what is known so far; `purpose` says why it
+        ran, if not for its own figures.
 
         Raises:
-            UserError: A run with this uid is stored, as by another program that fetches it too.
+            UserError: A run with this uid is already stored, for example by another program that also fetches it.
         """
         try:
             with transaction(self._db, self.path):
@@ -188,7 +188,7 @@ class Store:
             for evidence in by_type.get(Evidence, ()):
                 _insert_evidence(self._db, run, evidence)
             for lost in by_type.get(DeviceLost, ()):
-                # The first time in a run.
+                # Set only once in a run.
                 self._db.execute(
                     "UPDATE devices SET lost_t_ns = ?, lost_reason = ?"
                     " WHERE run = ? AND device = ? AND lost_t_ns IS NULL",
@@ -215,8 +215,8 @@ class Store:
     ) -> None:
         """Store how a run ended, and end its last phase.
 
-        It ended at `t_ns` by the monotonic clock, the same moment as `utc_ns` in nanoseconds since 1970. The phases
-        have their energy.
+        It ended at `t_ns` on the monotonic clock, which is `utc_ns` in nanoseconds since 1970. The phases include their
+        energy.
         """
         columns = (*rows.OUTCOME_COLUMNS, *rows.SUMMARY_COLUMNS, "ended_utc_ns")
         values = (*rows.outcome_values(outcome), *rows.values(summary, rows.SUMMARY_COLUMNS), utc_ns)
@@ -246,7 +246,7 @@ class Store:
             _save_calibration(self._db, calibration, utc_ns)
 
     def calibration(self, device: str, precision: str) -> Calibration | None:
-        """Return the calibration of a device, a GPU's UUID or the host, in a precision; None before it was measured."""
+        """Return a device's calibration in a precision, by its GPU's UUID or host; None if not measured."""
         with translate_sqlite_errors(self.path):
             row = self._db.execute(
                 f"SELECT {', '.join(rows.CALIBRATION_COLUMNS)} FROM calibrations WHERE device = ? AND precision = ?",
@@ -255,27 +255,27 @@ class Store:
         return rows.record(Calibration, rows.CALIBRATION_COLUMNS, row) if row else None
 
     def unfinished_runs(self) -> list[tuple[int, Owner]]:
-        """Return the runs without an outcome, and the process each belongs to."""
+        """Return the runs without an outcome, with the process that owns each."""
         with translate_sqlite_errors(self.path):
             return unfinished_runs(self._db.conn)
 
     def list_runs(self) -> list[RunRow]:
-        """Return all runs but those in the trash, newest first."""
+        """Return all runs except those in the trash, newest first."""
         return list(self.each_run())
 
     def each_run(self) -> Iterator[RunRow]:
-        """Yield all runs but those in the trash, newest first."""
+        """Yield all runs except those in the trash, newest first."""
         with translate_sqlite_errors(self.path):
             yield from listing.each_row(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
-        """Load everything stored of one run, in the trash or not, but readings that cannot be true (`plausible_run`).
+        """Load everything stored of one run, in the trash or not, except implausible readings (`plausible_run`).
 
         With `fields` only those are read, of the devices it trained on (its GPUs with the host's load, else the host),
         and neither log nor timeline, which is faster.
 
         Raises:
-            UserError: There is no run of that number.
+            UserError: The run does not exist.
         """
         with translate_sqlite_errors(self.path):
             run_rows = listing.select_rows(self._db, "run = ?", run)
@@ -301,17 +301,17 @@ class Store:
         return plausible_run(stored, None if fields is None else partial(self.load, run))
 
     def with_end(self, stored: StoredRun) -> StoredRun:
-        """Return a run that was loaded before it ended with the end that is stored now; read no measurements again."""
+        """Return a run that was loaded before it ended with its stored end, without reading measurements again."""
         header = self.load_header(stored.row.run)
         with translate_sqlite_errors(self.path):
             phases = self._run_rows("phases", rows.PHASE_COLUMNS, stored.row.run, "start_ns")
         return replace(stored, row=header.row, environment=header.environment, phases=tuple(map(rows.phase, phases)))
 
     def load_header(self, run: int) -> RunHeader:
-        """Load what is stored of one run except its measurements, in the trash or not.
+        """Load everything stored of one run except its measurements, in the trash or not.
 
         Raises:
-            UserError: There is no run of that number.
+            UserError: The run does not exist.
         """
         with translate_sqlite_errors(self.path):
             run_rows = listing.select_rows(self._db, "run = ?", run)
@@ -327,7 +327,7 @@ class Store:
             )
 
     def _load_epochs_and_checks(self, run: int) -> dict[str, Any]:
-        """Return what a run and its header both have, the oldest first."""
+        """Return what a run and its header have in common, oldest first."""
         epochs = self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
         trials = self._run_rows("portability", rows.PORTABILITY_COLUMNS, run, "utc_ns")
         checks = self._run_rows("equality", rows.EQUALITY_COLUMNS, run, "utc_ns")
@@ -338,7 +338,7 @@ class Store:
         }
 
     def _load_evidence(self, run: int, *, timeline: bool) -> Evidence | None:
-        """Return a run's evidence, with its step's `timeline` if asked; None if there is none."""
+        """Return a run's evidence, with its step's `timeline` if requested; None without evidence."""
         stored = self._run_rows("evidence", rows.EVIDENCE_COLUMNS, run, "run")
         if not stored:
             return None
@@ -347,7 +347,7 @@ class Store:
         return rows.evidence(stored[0], kernels, times, self._load_timeline(run) if timeline else None)
 
     def _load_timeline(self, run: int) -> StepTimeline | None:
-        """Return when the kernels of one step of a run ran; None if that was not stored."""
+        """Return when the kernels of one step of a run ran; None if not stored."""
         traces = self._run_rows("step_traces", _STEP_COLUMNS, run, "run")
         if not traces:
             return None
@@ -361,7 +361,7 @@ class Store:
 
     def _run_rows(self, table: str, columns: Sequence[str], run: int, order: str) -> list[Any]:
         stored = self._db.execute(f"SELECT {', '.join(columns)} FROM {table} WHERE run = ? ORDER BY {order}", (run,))
-        # Of a block only its loss can be infinite, which `rows.block_columns` leaves out: its time counts.
+        # In a block only the loss can be infinite, which `rows.block_columns` leaves out: its time counts.
         return [row for row in stored if table == "blocks" or rows.INFINITE.isdisjoint(row)]
 
     def _begin_phase(self, run: int, phase: PhaseStarted) -> None:
@@ -377,15 +377,15 @@ _PART_ROWS = 1 << 16
 
 
 _HOST_LOAD = ("load_pct", "worker_load_pct")
-"""Fields of the host that tell of other programs, also next to a run on GPUs."""
+"""Fields of the host that reveal other programs, even beside a run on GPUs."""
 
 
 def _load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> Iterator[SampleColumns]:
     """Yield the samples of a run, device by device.
 
-    With `fields` only those are read, and only of the devices that it trained on: its GPUs, else the host, and of the
-    host next to GPUs only its load. Those that a device is known not to report are not read: that would take as long as
-    if they had values. None reads all.
+    With `fields` only those are read, of the devices that it trained on: its GPUs with the host's load, else the host.
+    Fields that a device does not report are skipped, because reading them would take as long as reading values. None
+    reads all.
     """
     on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
     for device_id, lost_t_ns, device in _load_devices(db, row.run):
@@ -434,8 +434,8 @@ def _load_columns(
 def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int) -> tuple[Ints, dict[str, Floats]]:
     """Return times and values of these fields in time order, NULL as NaN; without any field, no times either.
 
-    numpy consumes the rows as they come, which takes half the time of columns of Python numbers, a part of them at a
-    time: the rows of hours would take twice the memory of their columns.
+    numpy consumes the rows as they arrive, which takes half the time of columns of Python numbers, and part by part,
+    because the rows of hours would take twice the memory of their columns.
     """
     if not names:
         return np.empty(0, dtype=np.int64), {}
@@ -445,7 +445,7 @@ def _read_fields(db: Database, table: str, names: Sequence[str], device_id: int)
     dtype = [("t_ns", np.int64), *((name, np.float64) for name in names)]
     part, size = np.fromiter(islice(rows_in_order, _PART_ROWS), dtype=dtype), 0
     if part.size == _PART_ROWS:
-        # The statement above is not at its end, so both read one snapshot of the database.
+        # The statement above has not ended, so both read one snapshot of the database.
         (size,) = db.execute(f"SELECT count(*) FROM {table} WHERE device_id = ?", (device_id,)).fetchone()
     t_ns = np.empty(max(size, part.size), dtype=np.int64)
     columns = {name: np.empty(t_ns.size) for name in names}
@@ -517,11 +517,11 @@ def _save_calibration(db: Database, calibration: Calibration, utc_ns: int) -> No
 
 
 _RESERVED_BYTES = 256_000
-"""Set aside for a run's end: some pages of the log."""
+"""Reserved for a run's end: some pages of the log."""
 
 
 class RunStore(Store):
-    """A store for one run; a batch that comes when the database is no longer the one that was opened is not written."""
+    """A store for one run; batches are refused once the opened database was replaced or deleted."""
 
     def __init__(self, db: Database, path: Path) -> None:
         super().__init__(db, path)
@@ -537,11 +537,11 @@ class RunStore(Store):
             raise
 
     def wait_at_most(self, seconds: float) -> None:
-        """Let each later write wait at most this long for its turn."""
+        """Let each later write wait at most this long for a lock."""
         self._db.execute(f"PRAGMA busy_timeout = {int(1000 * seconds)}").fetchall()
 
     def write(self, run: int, events: Iterable[StoredEvent], *, first_log_line: int = 0) -> None:
-        """Store a batch as `Store.write` does; raises `DatabaseGoneError` if the database is no longer there."""
+        """Store a batch as `Store.write` does; raises `DatabaseGoneError` if the database no longer exists."""
         self._require_file()
         try:
             super().write(run, events, first_log_line=first_log_line)
@@ -550,11 +550,11 @@ class RunStore(Store):
             raise
 
     def use_reserve(self) -> None:
-        """Give back the space that was set aside, so that a run's end can be stored on a full disk."""
+        """Free the reserved space, so that a run's end can be stored on a full disk."""
         self._reserve.close()
 
     def close(self) -> None:
-        """Close the file; where another one has its name now, leave no log that SQLite would write into that."""
+        """Close the file; if another file now has its name, leave no log that SQLite would write into that."""
         self.use_reserve()
         if _file_id(self.path) != self._file_id:
             with contextlib.suppress(sqlite3.Error):  # https://www.sqlite.org/howtocorrupt.html, section 2.4
@@ -562,7 +562,7 @@ class RunStore(Store):
         super().close()
 
     def _require_file(self) -> None:
-        """Raise `DatabaseGoneError` if another file has the database's name now, which SQLite does not notice."""
+        """Raise `DatabaseGoneError` if another file now has the database's name, which SQLite does not notice."""
         if (file_id := _file_id(self.path)) != self._file_id:
             problem = "was deleted, or its disk is gone" if file_id is None else "was replaced by another file"
             raise DatabaseGoneError(f"{self.path} {problem}; the end of the run is not stored.")
@@ -579,7 +579,7 @@ def _file_id(path: Path) -> tuple[int, int] | None:
 
 @contextlib.contextmanager
 def _reserve_space(database: Path) -> Iterator[None]:
-    """Take space beside the database with an unnamed file, which is gone when the process ends."""
+    """Reserve space beside the database with an unnamed file, which disappears when the process ends."""
     try:
         with tempfile.TemporaryFile(dir=database.absolute().parent) as file:
             file.write(os.urandom(_RESERVED_BYTES))

@@ -1,4 +1,4 @@
-"""The live telemetry of a machine: runs its sampler and passes the readings to listeners."""
+"""The live telemetry of a machine: runs its sampler and forwards the readings to listeners."""
 
 import contextlib
 import logging
@@ -15,7 +15,7 @@ from app.values.samples import HOST, Device, DeviceLost, FieldsUpdated, Inventor
 
 
 def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) -> Inventory:
-    """Return the inventory after a message: a lost device is still listed, but no run can use it."""
+    """Return the inventory after a message: a lost device stays listed, but no run can use it."""
     devices = (
         _updated_device(device, update) if device.device == update.device else device for device in inventory.devices
     )
@@ -28,7 +28,7 @@ def updated_inventory(inventory: Inventory, update: DeviceLost | FieldsUpdated) 
 
 def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Device:
     if isinstance(update, FieldsUpdated):
-        # What was seen of a device before it was lost may come late, from the other thread.
+        # Readings from before the loss may arrive late, from the other thread.
         if device.lost is not None:
             return device
         return msgspec.structs.replace(device, fields=update.fields, absent=update.absent)
@@ -36,9 +36,9 @@ def _updated_device(device: Device, update: DeviceLost | FieldsUpdated) -> Devic
 
 
 def continued_inventory(former: Inventory, inventory: Inventory) -> Inventory:
-    """Return a later inventory with the GPUs of the former one that it lacks, as that of another sampler may.
+    """Return a later inventory, to which missing GPUs of the former one are added: a new sampler may lack some.
 
-    They are there until the driver has answered for every GPU, and lost after that, unless another has their index.
+    They count as present until the driver has answered for every GPU, then as lost unless another has their index.
     """
     listed, indices = {device.device for device in inventory.devices}, {device.index for device in inventory.devices}
     missing = [device for device in former.devices if device.device not in listed]
@@ -57,7 +57,7 @@ def _lost_for_good(device: Device) -> Device:
 
 
 def _newly_lost(former: Inventory, now: Inventory, now_ns: int) -> list[DeviceLost]:
-    """Return a message for each device that was there before and is no longer."""
+    """Return a message for each device that was present before and is no longer."""
     reasons = {device.device: device.lost for device in now.devices}
     losses = ((device.device, reasons.get(device.device, _NOT_FOUND)) for device in former.devices if not device.lost)
     return [DeviceLost(t_ns=now_ns, device=device, reason=reason) for device, reason in losses if reason]
@@ -71,16 +71,16 @@ _NO_RESPONSE = "The telemetry process does not answer; start the program again."
 _RESTARTED = "The telemetry process ended unexpectedly ({how}) and is being restarted; readings are missing meanwhile."
 _NOT_FOUND = "The NVIDIA driver no longer shows this GPU."
 _RESTART_PAUSES_S = (0.0, 0.5, 1.0, 2.0, 4.0)
-"""Pauses before the restarts within `_RESTART_WINDOW_S`; a sampler that ends once more is given up."""
+"""Pauses before restarts within `_RESTART_WINDOW_S`; after these, a sampler that ends is given up."""
 _RESTART_WINDOW_S = 60.0
 
 
 class TelemetryFeed:
     """A sampler and its listeners, which are called on the feed's own reader thread.
 
-    A sampler that ends by itself is replaced: listeners get a `TelemetryGap`, and then the new one's inventory. One
-    that ends again and again is given up: every device is lost. Every inventory replaces the one before, also that
-    without a device that was just lost.
+    A sampler that ends by itself is replaced: listeners get a `TelemetryGap`, then the new one's inventory. If it ends
+    repeatedly, it is given up, and every device is lost. Every inventory replaces the previous one, even if it lacks a
+    device that was just lost.
     """
 
     def __init__(
@@ -89,15 +89,15 @@ class TelemetryFeed:
         start_sampler: StartSampler = SamplerProcess,
         now_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Start nothing yet.
+        """Create a feed, not yet started.
 
-        There are `hz` readings a second. `now_ns` returns now on the machine's monotonic clock.
+        It makes `hz` readings per second. `now_ns` returns the time on the machine's monotonic clock.
         """
         self.hz = hz
-        """Readings a second."""
+        """Readings per second."""
         self._start_sampler = start_sampler
         self.now_ns = now_ns
-        """Returns now on the clock by which everything is stamped that is read."""
+        """Returns the time on the clock of all readings."""
         self._sampler: Sampler | None = None
         self._reader: threading.Thread | None = None
         self._listeners: list[Listener] = []
@@ -124,18 +124,17 @@ class TelemetryFeed:
             inventory = self._inventory
         if inventory is not None:
             listener(inventory)
-        # Closed, it forgets the listener: one that keeps it would else be in a cycle until a full garbage collection.
+        # When closed, it forgets the listener: otherwise a listener that keeps it would form a reference cycle.
         subscription = contextlib.ExitStack()
         subscription.callback(self._unsubscribe, listener)
         return subscription.close
 
     def follow(self, pid: int) -> None:
-        """Add this process's own load and memory to the host's samples; with several processes neither is reported."""
+        """Add this process's load and memory to the host's samples; with several processes neither is reported."""
         with self._changed:
             self._follow([*self._followed, pid])
 
     def unfollow(self, pid: int) -> None:
-        """Remove this process from the host's samples."""
         with self._changed:
             self._follow([other for other in self._followed if other != pid])
 
@@ -144,19 +143,19 @@ class TelemetryFeed:
         self._send(Follow(pids[0] if len(pids) == 1 else None))
 
     def gpu_process_ids(self, devices: Collection[str]) -> frozenset[int]:
-        """Return the processes on these GPUs as the driver listed them last, at most some seconds ago."""
+        """Return the processes on these GPUs as last listed by the driver, at most a few seconds ago."""
         with self._changed:
             lists = [processes for device, processes in self._processes.items() if device in devices]
         return frozenset(process.pid for listed in lists for process in listed.processes)
 
     def unlisted_reason(self, devices: Collection[str]) -> str | None:
-        """Return why the driver does not list the processes on one of these GPUs; None if it does."""
+        """Return why the driver does not list the processes on one of these GPUs; None if it lists all."""
         with self._changed:
             lists = [processes for device, processes in self._processes.items() if device in devices]
         return next((processes.reason for processes in lists if processes.reason is not None), None)
 
     def set_rate(self, hz: float) -> None:
-        """Read the fast fields that many times a second from now on."""
+        """Read the fast fields that many times per second from now on."""
         self.hz = hz
         self._send(SetRate(hz))
 
@@ -169,13 +168,13 @@ class TelemetryFeed:
             sampler.send(command)
 
     def wait_inventory(self, timeout_s: float | None = 60.0) -> Inventory:
-        """Wait for the inventory; a GPU that was lost is listed, but not for runs.
+        """Wait for the inventory; a lost GPU is listed, but not for runs.
 
-        Raises `TelemetryError` when the sampler ended by itself too often, or says nothing for that long; None is ever.
+        Raises `TelemetryError` if the sampler ended too often, or sent nothing for that long; None waits forever.
         """
         with self._changed:
             self._changed.wait_for(lambda: self._inventory is not None or self._ended is not None, timeout_s)
-            # A slow driver has not told all of its GPUs in the first one.
+            # The first inventory of a slow driver lacks some of its GPUs.
             self._changed.wait_for(lambda: self._ended or not (self._inventory and self._inventory.pending), timeout_s)
             if self._inventory is None or (self._ended and not self._closing):
                 raise TelemetryError(self._ended or _NO_RESPONSE)
@@ -185,7 +184,7 @@ class TelemetryFeed:
         if self._sampler is None or self._reader is None:
             return
         with self._changed:
-            # From here on the reader starts no other sampler.
+            # From here on the reader does not start another sampler.
             self._closing = True
             self._changed.notify_all()
             sampler = self._sampler
@@ -200,7 +199,7 @@ class TelemetryFeed:
             sampler = self._replace(sampler)
 
     def _replace(self, ended: Sampler) -> Sampler | None:
-        """Return a new sampler instead of one that has ended; None if this one was to end, or was the last."""
+        """Return a new sampler to replace one that ended; None if it was supposed to end, or was the last."""
         try:
             return self._restart(ended)
         except TelemetryError as error:
@@ -208,7 +207,7 @@ class TelemetryFeed:
             return None
 
     def _restart(self, ended: Sampler) -> Sampler | None:
-        """Start another sampler, after a pause if need be; raises `TelemetryError` if that is of no use."""
+        """Start another sampler, after a pause if necessary; raises `TelemetryError` if that is pointless."""
         exit_code = ended.exit_code()
         if self._closing:
             return None
@@ -231,7 +230,7 @@ class TelemetryFeed:
         raise TelemetryError(_NO_RESPONSE)
 
     def _restart_pause_s(self) -> float | None:
-        """Return how long to wait before the sampler is started again; None if it ended too often."""
+        """Return the pause before the next restart of the sampler; None if it ended too often."""
         now_s = time.monotonic()
         self._restarted_s = [*(time_s for time_s in self._restarted_s if now_s - time_s < _RESTART_WINDOW_S), now_s]
         return dict(enumerate(_RESTART_PAUSES_S, 1)).get(len(self._restarted_s))

@@ -1,4 +1,4 @@
-"""What the sampler's process says, and the orders that it takes."""
+"""The messages of the sampler's process, and the orders that it takes."""
 
 import msgspec
 
@@ -6,11 +6,12 @@ from app.values.fields import Sample, SlowSample
 from app.values.samples import DeviceLost, FieldsUpdated, Inventory, Processes, TelemetryGap
 
 SamplerMessage = Inventory | Sample | SlowSample | Processes | DeviceLost | FieldsUpdated | TelemetryGap
-"""What telemetry says: an inventory, again when devices change, readings and what they teach; gaps are the feed's."""
+"""A telemetry message: an inventory, sent again when devices change, readings, and what they reveal; the feed adds
+gaps."""
 
 
 class Follow(msgspec.Struct, frozen=True, tag="follow", tag_field="type"):
-    """An order to the sampler: watch this process's own load and memory too; None watches none."""
+    """An order to the sampler: also measure this process's load and memory; None stops that."""
 
     pid: int | None
 
@@ -20,7 +21,7 @@ class ReadEnergy(msgspec.Struct, frozen=True, tag="read_energy", tag_field="type
 
 
 class SetRate(msgspec.Struct, frozen=True, tag="set_rate", tag_field="type"):
-    """An order to the sampler: read the fast fields that many times a second from now on."""
+    """An order to the sampler: read the fast fields that many times per second from now on."""
 
     hz: float
 

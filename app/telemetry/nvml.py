@@ -1,8 +1,8 @@
 """NVIDIA GPUs through NVML. Only the modules called nvml* import nvidia-ml-py (module `pynvml`).
 
-One thread opens the driver; a thread for each GPU opens and probes it and reads its slow fields; one reads the fast
-fields of all. What is lost, refused or not there is tried again every few seconds, so that a driver that is loaded and
-a GPU that comes back need no restart. NVML is thread-safe.
+One thread opens the driver; one thread per GPU opens and probes it and reads its slow fields; one reads the fast fields
+of all GPUs. What is lost, refused or missing is tried again every few seconds, so that a newly loaded driver or a
+recovered GPU needs no restart. NVML is thread-safe.
 """
 
 import contextlib
@@ -32,10 +32,10 @@ _NAMELESS = "NVIDIA GPU"
 
 
 class GpuList:
-    """The GPUs that are read, those that are lost, and those that the driver refuses; and why there is none.
+    """The GPUs in use, lost, or refused by the driver; and why there are none.
 
-    A GPU's UUID is its identity; one that is refused has only its index. `write` sends messages, which are
-    nothing before `begin`. `readers` are those whose inventory was written: no sample of a GPU may come before it.
+    A GPU's UUID is its identity; a refused one has only its index. `write` sends messages, none before `begin`.
+    `readers` have their inventory written: no sample of a GPU may come before it.
 
     Thread: any.
     """
@@ -80,12 +80,12 @@ class GpuList:
             self._update_if_complete()
 
     def wait(self, timeout_s: float, *, probed: bool) -> None:
-        """Wait until every GPU was opened or refused, or until each of its fields was looked for."""
+        """Wait until every GPU was opened or refused, or until each of its fields was tried."""
         with self._changed:
             self._changed.wait_for(lambda: self._is_complete(self._probed if probed else self._opened), timeout_s)
 
     def stop_waiting(self) -> None:
-        """List the GPUs that have not answered so far as such."""
+        """Mark the GPUs that have not answered so far in the inventory."""
         with self._changed:
             if self._versions is None and self._absence is None:
                 self._absence = "the NVIDIA driver does not answer"
@@ -98,7 +98,7 @@ class GpuList:
         return reader in self._served
 
     def inventory(self) -> Inventory:
-        """Return the machine as it is known now: the GPUs by NVML's index, MIG instances after them, then the host."""
+        """Return the machine's current inventory: GPUs by NVML's index, then MIG instances, then the host."""
         with self._changed:
             readers = [reader for reader in self._served if not reader.in_mig_mode]
             gpus = {reader.gpu.uuid: reader.gpu for reader in readers}
@@ -120,10 +120,10 @@ class GpuList:
             )
 
     def adopt(self, reader: GpuReader) -> None:
-        """Add a GPU that was opened; one that was lost comes back only with an answer.
+        """Add an opened GPU; a lost one returns only if it answers.
 
         Raises:
-            pynvml.NVMLError: It is lost still.
+            pynvml.NVMLError: It is still lost.
         """
         if reader.gpu.uuid in self._lost:
             while not reader.probe.fields:
@@ -142,7 +142,7 @@ class GpuList:
             self._update()
 
     def lose(self, reader: GpuReader, error: str) -> None:
-        """Take a GPU out that does not answer, and say so; another thread may have done that."""
+        """Remove a GPU that does not answer, and report it; another thread may have done so."""
         with self._changed:
             if not self.serves(reader):
                 return
@@ -154,7 +154,7 @@ class GpuList:
             self._update()
 
     def refuse(self, index: int, error: str) -> None:
-        """List a GPU that cannot be opened by its index, unless it is listed as lost."""
+        """List a GPU that cannot be opened, by its index, unless it is listed as lost."""
         with self._changed:
             if not any(device.index == index and device.device != _refused_id(index) for device in self._lost.values()):
                 reason = f"The driver does not open this GPU ({error})."
@@ -167,7 +167,7 @@ class GpuList:
             self._update()
 
     def _update(self) -> None:
-        """Write the inventory if its devices have changed; what is learnt of their fields is written elsewhere."""
+        """Write the inventory if its devices have changed; changes of their fields are written elsewhere."""
         self._changed.notify_all()
         if self._written is None:
             return
@@ -192,7 +192,7 @@ class GpuList:
 
 
 def _numbered(readers: Iterable[GpuReader], count: int) -> tuple[GpuReader, ...]:
-    """Return the GPUs by their index, then the MIG instances, numbered on from the last GPU."""
+    """Return the GPUs by their index, then the MIG instances, numbered after the last GPU."""
     ordered = sorted(readers, key=lambda reader: (reader.position[1] >= 0, reader.position))
     for index, reader in enumerate((instance for instance in ordered if instance.position[1] >= 0), count):
         reader.gpu = msgspec.structs.replace(reader.gpu, index=index)
@@ -211,11 +211,11 @@ def _refused_id(index: int) -> str:
 def visible_gpus(gpus: Sequence[Gpu], environment: Mapping[str, str]) -> tuple[tuple[str, ...], str]:
     """Return the UUIDs of the GPUs that CUDA shows, in its order, and the setting that hides others; "" if none does.
 
-    As CUDA of driver 580 does it: the list ends before what names no GPU, or another kind of name than the first, and
-    if it names one twice, nothing is left. Indices count the fastest GPU first unless CUDA_DEVICE_ORDER is PCI_BUS_ID:
-    that is NVML's order only if all are of one model, and else known to CUDA alone, so that none may be used.
-    NVIDIA_VISIBLE_DEVICES is the container runtime's; `void` is also in containers that get GPUs in another way.
-    https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
+    Follows CUDA of driver 580: the list ends before a name that matches no GPU or is of another kind than the first,
+    and if it names a GPU twice, it is empty. Indices count the fastest GPU first unless CUDA_DEVICE_ORDER is
+    PCI_BUS_ID. That is NVML's order only if all are of one model; otherwise only CUDA knows it, so none may be used.
+    NVIDIA_VISIBLE_DEVICES belongs to the container runtime; `void` also occurs in containers that get GPUs in another
+    way. https://docs.nvidia.com/cuda/cuda-programming-guide/05-appendices/environment-variables.html
 
     `gpus` are all GPUs, then the MIG instances, each with the index of its GPU.
     """
@@ -246,7 +246,7 @@ def _with_uuid(gpus: Sequence[Gpu], word: str) -> list[str]:
 
 
 def _with_index(gpus: Sequence[Gpu], word: str) -> list[str]:
-    """Return the UUID of the GPU of an index, which CUDA reads with strtol(3): `1x` is 1."""
+    """Return the UUID of the GPU with an index, which CUDA reads with strtol(3): `1x` is 1."""
     number = re.match(r"\s*[+-]?\d+", word, re.ASCII)
     return [gpu.uuid for gpu in gpus if number is not None and gpu.index == int(number[0])][:1]
 
@@ -265,9 +265,9 @@ class GpuThread(threading.Thread):
     """
 
     def __init__(self, gpus: GpuList, index: int, slow: threading.Event, stopped: threading.Event) -> None:
-        """Make the thread of a GPU by its index.
+        """Create the thread of a GPU, given its index.
 
-        `slow` is set when its slow fields are to be read, `stopped` when it is to end.
+        `slow` is set to have its slow fields read, `stopped` to end the thread.
         """
         super().__init__(name=f"gpu {index}", daemon=True)
         self.orders: queue.SimpleQueue[bool] = queue.SimpleQueue()
@@ -369,7 +369,7 @@ class GpuThread(threading.Thread):
             self._gpus.write([sample for sample in samples if sample is not None])
 
     def _try(self, reader: GpuReader, read: Callable[[GpuReader], T]) -> T | None:
-        """Return what a reading gives, None for a GPU that is lost by it."""
+        """Return the result of a reading; None if it shows that the GPU is lost."""
         try:
             return read(reader)
         except pynvml.NVMLError as error:
@@ -412,22 +412,20 @@ class NvmlSource:
         self._watched: tuple[_Reading, float] = (self._reading, 0.0)
 
     def start(self) -> None:
-        """Begin to open the driver and the GPUs, in the background."""
+        """Start opening the driver and the GPUs, in the background."""
         self._watch.start()
 
     def wait(self, timeout_s: float, *, probed: bool) -> None:
-        """Wait until every GPU was opened or refused, or until each of its fields was looked for."""
         self._list.wait(timeout_s, probed=probed)
 
     def begin(self, *, slow: bool) -> None:
-        """Write the inventory, and from now on what changes in it; read the slow fields if `slow` is set."""
+        """Write the inventory, and its changes from now on; read the slow fields if `slow` is set."""
         self._list.begin()
         if slow:
             self._slow.set()
             self._order(energy=False)
 
     def stop_waiting(self) -> None:
-        """List the GPUs that have not answered so far as such."""
         self._list.stop_waiting()
 
     @property
@@ -439,9 +437,9 @@ class NvmlSource:
         return bool(self._list.readers)
 
     def read(self, thread: threading.Thread) -> bytes | None:
-        """Read the fast fields of each GPU; return the lines that are to be written.
+        """Read the fast fields of each GPU; return the lines to write.
 
-        None says that another thread has taken the place of this one.
+        None means that another thread has replaced this one.
         """
         readers, tick = self._list.readers, self._reading[1] + 1
         for reader in readers:
@@ -465,7 +463,7 @@ class NvmlSource:
         self._fast_thread = thread
 
     def leave_hanging(self) -> bool:
-        """Give up a GPU whose fast reading hangs; return whether one does, and the fast thread is to be replaced."""
+        """Give up a GPU whose fast reading hangs; return whether one does, so that the fast thread must be replaced."""
         now_s, (watched, since_s) = time.monotonic(), self._watched
         if self._reading != watched:
             self._watched = self._reading, now_s
@@ -482,7 +480,7 @@ class NvmlSource:
         self._order(energy=True)
 
     def close(self, timeout_s: float) -> bool:
-        """End all threads and close NVML; return False if something hangs for longer than that."""
+        """End all threads and close NVML; return False if something hangs for longer."""
         self.stopped.set()
         self._watch.join(timeout_s)
         return not self._watch.is_alive()
@@ -492,7 +490,7 @@ class NvmlSource:
             thread.orders.put(energy)
 
     def _watch_driver(self) -> None:
-        """Open the driver and what it shows until the end; again if nothing is left of it."""
+        """Open the driver and its GPUs until the end; reopen it if nothing of it is left."""
         is_open, versions = False, _NO_VERSIONS
         while not self.stopped.is_set():
             if is_open and not any(thread.is_alive() for thread in self._threads.values()):
@@ -521,7 +519,7 @@ class NvmlSource:
         return True
 
     def _open_gpus(self) -> None:
-        """Start a thread for each GPU that has none, unless a reading that hangs still uses what was opened before."""
+        """Start a thread for each GPU that lacks one, unless a hanging reading still uses the earlier handles."""
         try:
             count = min(pynvml.nvmlDeviceGetCount(), _MOST_GPUS)
         except pynvml.NVMLError as error:

@@ -1,6 +1,6 @@
-"""Every NVML call of telemetry, as data; and the GPM metrics of Hopper and newer.
+"""Every NVML call of telemetry, as data; and the GPM metrics of Hopper and newer GPUs.
 
-Fast calls are read at every tick; slow ones on a schedule of their own, because they cost much (on an H200 the energy
+Fast calls are made at every tick; slow ones on a separate schedule, because they are expensive (on an H200 the energy
 counter takes 2 to 19 ms, the thermal counters 2.5 ms) or change slowly. `nvmlDeviceGetPcieThroughput` is never called:
 it waits 20 ms each way. Fields and their meaning: NVML API reference (https://docs.nvidia.com/deploy/nvml-api).
 
@@ -18,7 +18,7 @@ import pynvml
 Number = int | float
 
 _VALUE_MEMBERS: Mapping[int, str] = {1: "uiVal", 2: "ulVal", 3: "ullVal", 4: "sllVal", 5: "siVal", 6: "usVal"}
-"""The member of an `nvmlValue_t`, by `nvmlValueType_t`; no field of ours is a double (0)."""
+"""The member of an `nvmlValue_t`, by `nvmlValueType_t`; none of our fields is a double (0)."""
 
 
 def _raise_on_error(code: int) -> None:
@@ -27,7 +27,7 @@ def _raise_on_error(code: int) -> None:
 
 
 def read_text(function: Any, *arguments: Any) -> str:
-    """Return the text that a function of nvidia-ml-py gives; bytes that are no UTF-8 are escaped instead of refused."""
+    """Return the text that a function of nvidia-ml-py returns; invalid UTF-8 is escaped instead of refused."""
     text: bytes = function.__wrapped__(*arguments)
     return text.decode("utf-8", "backslashreplace")
 
@@ -36,7 +36,7 @@ def compute_processes(handle: Any) -> list[tuple[int, int | None]]:
     """Return id and memory of each compute process: listing graphics ones takes milliseconds on some GPUs.
 
     Raises:
-        pynvml.NVMLError: They are not listed.
+        pynvml.NVMLError: The driver does not list them.
     """
     try:
         processes = pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle)
@@ -47,9 +47,9 @@ def compute_processes(handle: Any) -> list[tuple[int, int | None]]:
 
 @dataclass(frozen=True, slots=True)
 class NvmlCall:
-    """One call and the fields it gives: `read(handle)` returns their numbers, or raises `pynvml.NVMLError`.
+    """One call and its fields: `read(handle)` returns their numbers, or raises `pynvml.NVMLError`.
 
-    As a fast call it is made every `every_ms` at most, however often samples are made.
+    A fast call is made at most every `every_ms`, however often samples are taken.
     """
 
     fields: tuple[str, ...]
@@ -61,7 +61,7 @@ class NvmlCall:
 class ScheduledCall:
     """A call of the slow schedule: the ways to make it, best first, and the seconds between two readings.
 
-    A `counter` counts up: its field is the difference to the reading before, a second.
+    A `counter` only rises: its field is the rate per second since the previous reading.
     """
 
     alternatives: tuple[NvmlCall, ...]
@@ -70,7 +70,7 @@ class ScheduledCall:
 
 
 def field_values_call(every_ms: int = 50, **ids: int) -> NvmlCall:
-    """Return a call of several fields in one `nvmlDeviceGetFieldValues`; it fails if one of them is not there."""
+    """Return a call of several fields in one `nvmlDeviceGetFieldValues`; it fails if one of them is missing."""
     return NvmlCall(tuple(ids), lambda handle: _field_values(handle, tuple(ids.values())), every_ms)
 
 
@@ -87,7 +87,7 @@ def single_field_call(name: str, read: Callable[[Any], Number], every_ms: int = 
 
 
 def _memory_info(handle: Any, *version: int) -> Any:
-    """Return what a GPU has; raise `pynvml.NVMLError` for 0 of 0 bytes, as some drivers say of memory of the host's."""
+    """Return a GPU's memory; raise `pynvml.NVMLError` for 0 of 0 bytes, as some drivers report for host memory."""
     info = pynvml.nvmlDeviceGetMemoryInfo(handle, *version)
     _raise_on_error(0 if info.total else pynvml.NVML_ERROR_NOT_SUPPORTED)
     return info
@@ -139,7 +139,7 @@ FAST_CALLS: tuple[tuple[NvmlCall, ...], ...] = (
     (single_field_call("power_limit_mw", pynvml.nvmlDeviceGetEnforcedPowerLimit),),
 )
 """The fast calls: for each the ways to make it, best first. Power is read at every tick, which may be 10 ms; memory, on
-an H200 the only one of them that enters the kernel, ten times a second."""
+an H200 the only call that enters the kernel, ten times a second."""
 
 ENERGY_CALL = ScheduledCall((single_field_call("energy_mj", pynvml.nvmlDeviceGetTotalEnergyConsumption),), 4.0)
 
@@ -167,8 +167,8 @@ SLOW_CALLS: tuple[ScheduledCall, ...] = (
     ),
     ENERGY_CALL,
 )
-"""The slow calls, the energy counter last because its time matters most: a sample is stamped when all are
-read. GPM needs two samples and comes with PCIe and NVLink where it is there."""
+"""The slow calls, the energy counter last because its time matters most: a sample gets the time of its end. GPM needs
+two samples; where available, it includes PCIe and NVLink."""
 
 PCIE_COUNTER_CALL = ScheduledCall(
     (
@@ -180,7 +180,7 @@ PCIE_COUNTER_CALL = ScheduledCall(
     0.25,
     counter=True,
 )
-"""PCIe bytes if there is no GPM. The counters have 32 bits: read four times a second they tell up to 17 GB/s."""
+"""PCIe bytes without GPM. The counters have 32 bits: read four times a second they cover up to 17 GB/s."""
 
 
 _MIB = 1024 * 1024
@@ -197,17 +197,17 @@ _METRICS: Mapping[str, tuple[int, float]] = {
     "nvlink_tx_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC, _MIB),
     "nvlink_rx_bytes_per_s": (pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC, _MIB),
 }
-"""NVML's number of each metric, and what it is multiplied with to have our unit."""
+"""NVML's number of each metric, and the factor that converts it to our unit."""
 
 FIELDS: tuple[str, ...] = tuple(_METRICS)
 INTERVAL_S = 1.0
 FIRST_INTERVAL_S = 0.13
 _MIN_INTERVAL_NS = 120_000_000
-"""Samples less than 100 ms apart give zeros on an H200, which nothing marks as wrong."""
+"""On an H200, samples less than 100 ms apart silently give zeros."""
 
 
 class GpmMetric(NamedTuple):
-    """One metric of a reading: NVML's status of it, and its value, NaN or meaningless where that is an error."""
+    """One metric of a reading: NVML's status, and its value, NaN or meaningless after an error."""
 
     name: str
     status: int
@@ -224,7 +224,7 @@ class Gpm:
         self._newest_ns = 0
 
     def start(self) -> None:
-        """Make room for two samples and take the first."""
+        """Allocate two samples and take the first."""
         if not pynvml.nvmlGpmQueryDeviceSupport(self._handle).isSupportedDevice:
             raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
         for _ in range(2):
@@ -232,7 +232,7 @@ class Gpm:
         self._take_sample()
 
     def read(self) -> Sequence[GpmMetric]:
-        """Return every metric over the time since the last reading; nothing where that was too short ago."""
+        """Return every metric over the time since the last reading; nothing if that was too recent."""
         if time.monotonic_ns() - self._newest_ns < _MIN_INTERVAL_NS:
             return ()
         self._take_sample()
@@ -248,7 +248,7 @@ class Gpm:
         return [GpmMetric(name, metric.nvmlReturn, metric.value * factor) for (name, (_, factor)), metric in pairs]
 
     def close(self) -> None:
-        """Free the samples; a driver that is away has none."""
+        """Free the samples; a driver that has gone has none."""
         for sample in self._samples:
             with contextlib.suppress(pynvml.NVMLError):
                 pynvml.nvmlGpmSampleFree(sample)

@@ -23,20 +23,21 @@ from app.values.limits import MEMORY
 from app.values.samples import Device, FieldInfo, FieldsUpdated, GpuProcess, Processes
 from workloads.machine import Gpu
 
-# A device's fields are watched in the first ten seconds of each minute after its start.
+# A device's fields are observed in the first ten seconds of each minute after its start.
 _OBSERVE_NS, _OBSERVE_EVERY_NS = 10_000_000_000, 60_000_000_000
 _MAX_CHANGES = 64
 _MIN_CHANGES = 5
 _SAME_PERIOD_READINGS = 1.2
-"""Times between changes this many readings apart are of one period: a change is seen up to one reading late."""
+"""Times between changes that differ by this many readings still have one period: a change shows up to one reading late.
+"""
 
 
 class PeriodEstimator:
-    """Estimate the period at which a driver renews one value; a reader sees a change at its next reading.
+    """Estimates the period at which a driver updates one value; a reader sees a change at its next reading.
 
-    So the times between changes are a whole number of readings, one more or one less from change to change, and their
-    mean is the period. Where a value happens to stay the same a change is missed: such long times are left out. Who
-    reads no faster than the driver renews sees a change every time, and learns nothing.
+    So the times between changes are whole numbers of readings that vary by one, and their mean is the period. Long
+    times are left out: an update to the same value is missed. A reader no faster than the driver sees a change every
+    time, and learns nothing.
     """
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class PeriodEstimator:
 
     @property
     def period_ms(self) -> float | None:
-        """The period; None until the value was seen to change often enough, and by readings that are close enough."""
+        """Return the period; None until enough changes were seen, in readings that are close enough."""
         changes = list(self._changes)
         if len(changes) < _MIN_CHANGES:
             return None
@@ -72,7 +73,7 @@ class PeriodEstimator:
 class FieldPeriods:
     """The periods of one device's fields, as far as they are known.
 
-    Thread: several may add readings, each of its own fields.
+    Thread: several may add readings, each for different fields.
     """
 
     def __init__(self) -> None:
@@ -99,28 +100,28 @@ class FieldPeriods:
 
 
 _EARLY_NS = 5_000_000
-"""A tick that comes so much early counts as in time."""
+"""A tick that is early by this much counts as on time."""
 _OBSERVE_S, _OBSERVE_PAUSE_S = 1.2, 0.002
 _PROCESSES_EVERY_S = 0.5
-"""A wait before a run lasts until a list names its predecessor no more."""
+"""A wait before a run lasts until a list no longer contains its predecessor."""
 _TOGETHER_S = 0.1
-"""What is due so soon is read along: to wake up costs more than most reads."""
+"""What is due this soon is read as well: waking up costs more than most reads."""
 _MOST_BYTES = 2**50
 _MOST_INSTANCES = 16
 _UUID = re.compile(r"(GPU|MIG)-.*|[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-"""Of a Jetson's GPU it is one of RFC 9562, without what begins it elsewhere."""
+"""A Jetson's GPU has a plain UUID (RFC 9562), without the usual prefix."""
 
 
 @dataclass(slots=True, eq=False)
 class GpuReader:
     """One GPU, or a MIG instance of one. Nothing raises for one absent field.
 
-    One in MIG mode (`in_mig_mode`) is shared by its instances: no program can use it as a whole. `position` is NVML's
-    index of the GPU, then the number of the instance in it, or -1. Where the GPU is lost every reading raises
-    `pynvml.NVMLError`: one that says so, or the last of those that came alone for two seconds.
+    In MIG mode (`in_mig_mode`) its instances share the GPU, and no program can use it as a whole. `position` is NVML's
+    index of the GPU, then the number of the instance in it, or -1. If the GPU is lost, every reading raises
+    `pynvml.NVMLError`: one that says so, or the last after two seconds of nothing but errors.
 
-    Thread: `take` and `lines` belong to the fast thread, all else to the GPU's own. `is_left` says that a fast reading
-    hangs.
+    Thread: `take` and `lines` belong to the fast thread, everything else to the GPU's. `is_left` means that a fast
+    reading hangs.
     """
 
     handle: Any
@@ -156,7 +157,7 @@ class GpuReader:
         )
 
     def fields_updated(self) -> FieldsUpdated | None:
-        """Return what is known of the fields by now; None if nothing has changed since the last time."""
+        """Return the current state of the fields; None if nothing has changed since the last call."""
         fields = self._periods.added_to(self.probe.fields)
         update = FieldsUpdated(device=self.gpu.uuid, fields=fields, absent=dict(self.probe.absent))
         if update == self._updated:
@@ -165,7 +166,7 @@ class GpuReader:
         return update
 
     def take(self) -> None:
-        """Read the fast fields found so far that are due; raise `pynvml.NVMLError` where the GPU is lost."""
+        """Read the known fast fields that are due; raise `pynvml.NVMLError` if the GPU is lost."""
         t_ns, calls = time.monotonic_ns(), self.probe.fast
         if not calls:
             return
@@ -193,7 +194,7 @@ class GpuReader:
         self._lines.append(msgspec.json.encode(sample) + b"\n")
 
     def lines(self) -> bytes:
-        """Return what was read since the last time as the sampler writes it; nothing before there is a field."""
+        """Return the readings since the last call in the sampler's format; empty as long as there are no fields."""
         lines, self._lines = self._lines, []
         return b"".join(lines)
 
@@ -223,7 +224,7 @@ class GpuReader:
         return self._slow_sample({"energy_mj": int(numbers[0])}) if numbers else None
 
     def observe_energy_period(self, undisturbed: Callable[[], bool]) -> bool:
-        """Learn for about a second how often the energy counter is renewed; return whether that is done."""
+        """Measure for about a second how often the energy counter is updated; return whether that is finished."""
         end_s, energy, period = time.monotonic() + _OBSERVE_S, self.probe.energy, self._periods["energy_mj"]
         while energy is not None and period.period_ms is None and time.monotonic() < end_s:
             if not undisturbed():
@@ -234,7 +235,7 @@ class GpuReader:
         return True
 
     def tick_s(self) -> float:
-        """Return about how long the fast fields take together."""
+        """Return about how long reading the fast fields takes."""
         return sum(self.probe.fields[call.fields[0]].cost_us or 0.0 for call in self.probe.fast) / 1e6
 
     def close(self) -> None:
@@ -251,7 +252,7 @@ class GpuReader:
         return self.probe.slow if self.probe.energy is None else [*self.probe.slow, self.probe.energy]
 
     def _numbers(self, call: NvmlCall) -> Sequence[Number]:
-        """Return what the call gives now; nothing where it fails this once."""
+        """Return the call's current values; empty if it fails this once."""
         try:
             numbers = call.read(self.handle)
         except pynvml.NVMLError as error:
@@ -268,11 +269,11 @@ class GpuReader:
         if previous is None or not numbers:
             return {}
         rates = [(new - old) / (now_s - previous[0]) for new, old in zip(numbers, previous[1], strict=True)]
-        # A counter that went backwards has wrapped: there is no rate this time.
+        # A counter that went backwards has wrapped: it has no rate this time.
         return {name: rate for name, rate in zip(scheduled.call.fields, rates, strict=True) if rate >= 0}
 
     def _list_processes(self) -> Iterator[Processes]:
-        """Yield who computes on the GPU, or once why that is not known."""
+        """Yield the processes that compute on the GPU, or once why they are unknown."""
         reason = None
         try:
             processes = compute_processes(self.handle)
@@ -286,12 +287,12 @@ class GpuReader:
 
 
 def open_gpu(index: int) -> GpuReader:
-    """Return the GPU of that index; raise `pynvml.NVMLError` where the driver does not give it, or not its UUID."""
+    """Return the GPU with that index; raise `pynvml.NVMLError` if the driver refuses it, or its UUID."""
     return _open_reader(pynvml.nvmlDeviceGetHandleByIndex(index), (index, -1), index)
 
 
 def open_instances(gpu: GpuReader, readers: Sequence[GpuReader]) -> Iterator[GpuReader]:
-    """Yield the MIG instances of a GPU that are not among those known; their numbers may have holes."""
+    """Yield the MIG instances of a GPU that are not among `readers`; their numbers may have gaps."""
     with contextlib.suppress(pynvml.NVMLError):
         for slot in range(min(pynvml.nvmlDeviceGetMaxMigDeviceCount(gpu.handle), _MOST_INSTANCES)):
             position = (gpu.position[0], slot)
@@ -302,7 +303,7 @@ def open_instances(gpu: GpuReader, readers: Sequence[GpuReader]) -> Iterator[Gpu
 
 
 def _open_reader(handle: Any, position: tuple[int, int], index: int) -> GpuReader:
-    """Ask a GPU who it is, all at once: a slow driver takes long for each answer."""
+    """Query a GPU's identity in parallel: a slow driver takes long for each answer."""
     uuid, name, total_bytes, capability, mig_mode = _results(
         lambda: read_text(pynvml.nvmlDeviceGetUUID, handle),
         lambda: read_text(pynvml.nvmlDeviceGetName, handle),
@@ -327,7 +328,7 @@ def _open_reader(handle: Any, position: tuple[int, int], index: int) -> GpuReade
 
 
 def _results(*reads: Callable[[], Any]) -> list[Any]:
-    """Return what each gives or the error with which it fails; all are called at the same time."""
+    """Return each result, or the error with which it failed; all are called concurrently."""
     results: list[Any] = [None] * len(reads)
 
     def call(index: int) -> None:
@@ -345,14 +346,14 @@ def _results(*reads: Callable[[], Any]) -> list[Any]:
 
 
 def _describe_process(pid: int, memory_bytes: int | None) -> GpuProcess:
-    """Return a process with what the system reveals of it: nothing of some of other users or other containers."""
+    """Return a process with what the system reveals of it: little of other users' or containers' processes."""
     facts: dict[str, Any] = {}
     try:
         with (process := psutil.Process(pid)).oneshot():
             facts["name"] = process.name()
             facts["running_s"] = max(0.0, time.time() - process.create_time())
             facts["user"] = process.username()
-    except (psutil.Error, KeyError):  # a user without a name
+    except (psutil.Error, KeyError):  # the user has no name
         pass
     is_plausible = memory_bytes is not None and memory_bytes <= MEMORY.high
     return GpuProcess(pid=pid, memory_bytes=memory_bytes if is_plausible else None, **facts)

@@ -1,6 +1,6 @@
-"""Which calls a GPU supports, and their cost: found call by call, so that a slow driver gives its first values soon.
+"""Finds out which calls a GPU supports, and their cost, call by call, so that a slow driver's first values come soon.
 
-What a GPU does not support is absent for good. Any other error may be of the moment: those fields are looked for again.
+What a GPU does not support is absent permanently. Any other error may be temporary: those fields are tried again.
 """
 
 import statistics
@@ -37,7 +37,7 @@ LOST_ERRORS = frozenset(
         pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
     }
 )
-"""What a driver answers for a GPU that is gone, or after it went itself. Any other error may be of the moment."""
+"""A driver's errors for a GPU that is lost, or after the driver itself went away. Any other error may be temporary."""
 _ABSENCE_REASONS = {
     pynvml.NVML_ERROR_NOT_SUPPORTED: "not supported",
     pynvml.NVML_ERROR_NO_PERMISSION: "no permission",
@@ -46,7 +46,7 @@ _ABSENCE_REASONS = {
     pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: "not supported by this driver",
     pynvml.NVML_ERROR_DEPRECATED: "not supported by this driver",
 }
-"""The errors that stay, in words: what they are said of is absent for good."""
+"""The permanent errors, in words: the fields that cause them are absent for good."""
 _SILENT_S = 2.0
 _PROBE_READS = 5
 _SLOW_CALL_US, _VERY_SLOW_CALL_US = 1_000.0, 50_000.0
@@ -59,7 +59,7 @@ def absence_reason(error: pynvml.NVMLError) -> str:
 
 
 class Answers:
-    """Whether a GPU still answers. One that gave nothing but errors for two seconds is lost."""
+    """Tracks whether a GPU still answers: after two seconds of nothing but errors it is lost."""
 
     def __init__(self) -> None:
         self._silent_since_s: float | None = None
@@ -68,7 +68,7 @@ class Answers:
         self._silent_since_s = None
 
     def failed(self, errors: Sequence[pynvml.NVMLError]) -> None:
-        """Note calls that failed while no other succeeded; raise the error of a GPU that is lost."""
+        """Record calls that failed while no other succeeded; raise the error of a GPU that is lost."""
         self.raise_if_lost(errors)
         now_s = time.monotonic()
         if self._silent_since_s is None:
@@ -77,7 +77,7 @@ class Answers:
             raise errors[-1]
 
     def raise_if_lost(self, errors: Sequence[pynvml.NVMLError]) -> None:
-        """Raise an error that alone shows that the GPU is lost."""
+        """Raise an error that by itself shows that the GPU is lost."""
         for error in errors:
             if error.value in LOST_ERRORS:
                 raise error
@@ -85,7 +85,7 @@ class Answers:
 
 @dataclass(slots=True)
 class SlowSchedule:
-    """A slow call of this card: when it is due, and for a counter its reading before."""
+    """A slow call of this card: when it is due, and a counter's previous reading."""
 
     call: NvmlCall
     interval_s: float
@@ -96,7 +96,7 @@ class SlowSchedule:
 
 @dataclass(slots=True)
 class _Search:
-    """Fields that no call was found for yet: the ways to them, best first; none stands for GPM."""
+    """Fields without a working call so far: possible calls, best first; none stands for GPM."""
 
     alternatives: tuple[NvmlCall, ...] = ()
     slow: ScheduledCall | None = None
@@ -110,7 +110,7 @@ def _slow_search(slow: ScheduledCall) -> _Search:
 
 @dataclass(slots=True)
 class Probe:
-    """What was found of one GPU: its fields with their cost, those that are absent and why, and the calls to make."""
+    """The probe of one GPU: its fields with their cost, absent fields with the reason, and the calls to make."""
 
     handle: Any
     answers: Answers
@@ -128,16 +128,16 @@ class Probe:
 
     @property
     def next_s(self) -> float:
-        """When to look for fields again; infinite where all are known."""
+        """When to try fields again; infinite if all are decided."""
         return min((search.due_s for search in self._searches), default=float("inf"))
 
     @property
     def is_new(self) -> bool:
-        """Whether there are fast fields that were never looked for."""
+        """Whether there are fast fields that were never tried."""
         return any(search.slow is None and not search.tries for search in self._searches)
 
     def step(self, now_s: float) -> bool:
-        """Look for the next fields that are due; return whether there were any.
+        """Try the next fields that are due; return whether there were any.
 
         Raises:
             pynvml.NVMLError: The GPU is lost.
@@ -153,7 +153,7 @@ class Probe:
         return True
 
     def read_gpm(self) -> dict[str, float]:
-        """Return the GPM metrics since the previous reading; the first readings tell which there are."""
+        """Return the GPM metrics since the previous reading; the first readings show which exist."""
         if self.gpm is None:
             return {}
         started_ns = time.perf_counter_ns()
@@ -177,10 +177,10 @@ class Probe:
         return {name: value for name, status, value in metrics if status == pynvml.NVML_SUCCESS and value == value}
 
     def _look_for(self, search: _Search) -> bool:
-        """Take the first way that works; return False where an error of the moment leaves open what there is.
+        """Choose the first call that works; return False if a temporary error leaves the answer open.
 
-        After some tries such an error counts like any other where there is another way. What the way does not give is
-        absent for the reason why a better one failed.
+        After some tries such an error counts as permanent if another call exists. Fields that the chosen call lacks are
+        absent for the reason why a better call failed.
         """
         reasons, is_open = dict[str, str](), False
         for call in search.alternatives:
@@ -226,7 +226,7 @@ class Probe:
         return True
 
     def _give_up_gpm(self, error: pynvml.NVMLError) -> bool:
-        """Note why there is no GPM; where that is for good, look for the PCIe counters instead and return True."""
+        """Record why there is no GPM; if that is permanent, try the PCIe counters instead and return True."""
         self.absent.update(dict.fromkeys(nvml_calls.FIELDS, absence_reason(error)))
         if error.value not in _ABSENCE_REASONS:
             return False
@@ -237,13 +237,13 @@ class Probe:
         return True
 
     def _note_error(self, error: pynvml.NVMLError) -> None:
-        # That something is not there, or is not supported, is an answer too.
+        # Not found, or not supported, is an answer too.
         if error.value not in _ABSENCE_REASONS and error.value != pynvml.NVML_ERROR_NOT_FOUND:
             self.answers.failed((error,))
 
 
 def _cost_us(read: Callable[[], object]) -> float:
-    """Return the median time of a few reads, in microseconds; a slow one is read only twice, or once."""
+    """Return the median time of a few reads, in microseconds; slow ones are read only once or twice."""
     durations_us: list[float] = []
     for _ in range(_PROBE_READS):
         started_ns = time.perf_counter_ns()

@@ -1,4 +1,4 @@
-"""Remove implausible readings from samples at their source: no consumer sees them (docs/telemetry.md)."""
+"""Removes implausible readings from samples at their source: no consumer sees them (docs/telemetry.md)."""
 
 import math
 from typing import Any
@@ -8,11 +8,11 @@ from app.values.limits import SLACK_S
 
 
 class PlausibleReadings:
-    """The limits of one device's fields, worked out once, and what its counters read before.
+    """The limits of one device's fields, computed once, and its counters' previous readings.
 
-    A limit by the power limit is by the highest one seen: power follows a lower one only after a while.
+    The highest power limit seen determines the power's limit: power follows a lower one only after a while.
 
-    Thread: `remove` for the one that reads fast fields, `remove_slow` for the one that reads slow ones.
+    Thread: `remove` on the one that reads fast fields, `remove_slow` on the one that reads slow ones.
     """
 
     def __init__(self, kind: DeviceKind, memory_total_bytes: int | None = None) -> None:
@@ -27,7 +27,7 @@ class PlausibleReadings:
         return {name: (limit.low, limit.highest(self._capacities.get(limit.of))) for name, limit in limits.items()}
 
     def remove(self, values: dict[str, Any]) -> tuple[str, ...]:
-        """Set fast fields that are beyond their limits to None; return their names."""
+        """Set fast fields beyond their limits to None; return their names."""
         limit_mw = values.get("power_limit_mw")
         if limit_mw is not None and self._highest_limit_mw < limit_mw <= self._limits["power_limit_mw"][1]:
             self._capacities["power_limit_mw"] = self._highest_limit_mw = limit_mw
@@ -54,7 +54,7 @@ class PlausibleReadings:
         return tuple(wrong)
 
     def _counts_up(self, name: str, t_ns: int, value: float) -> bool:
-        """Return whether a counter may follow its reading before: one that was set back counts on from there."""
+        """Return whether a counter may follow its previous reading; after a reset it counts on from there."""
         if FIELDS[name].kind != "counter":
             return True
         last, self._counters[name] = self._counters.get(name), (t_ns, value)

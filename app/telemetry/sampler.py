@@ -1,12 +1,12 @@
-"""The sampler: its own process that takes the inventory and reads all devices at a steady rate.
+"""The sampler: a process that takes the inventory and reads all devices at a steady rate.
 
     python -m app.telemetry.sampler HZ [fast] [lock=FILE]
 
-writes one JSON object a line on stdout: an `Inventory`, then the other messages of `messages.py`; reads orders on stdin
-and ends when stdin closes. Fast fields of the GPUs are read at every tick on one thread, slow ones by a thread for each
-GPU on their own schedule: a slow answer of the driver never delays a tick. The main thread reads the host, and replaces
-the fast thread where a GPU holds it up. The word `fast` leaves out the slow fields, and next to GPUs the host;
-`lock=` names an open file, the lock of a stdout that it shares.
+writes one JSON object per line to stdout: an `Inventory`, then the other messages of `messages.py`; reads orders from
+stdin and ends when stdin closes. One thread reads the GPUs' fast fields at every tick, one thread per GPU the slow ones
+on a separate schedule: a slow answer of the driver never delays a tick. The main thread reads the host, and replaces
+the fast thread if a GPU blocks it. `fast` leaves out the slow fields, and if there are GPUs the host; `lock=` names an
+open file, the lock of a shared stdout.
 """
 
 import gc
@@ -34,7 +34,7 @@ _POWERCAP = Path("/sys/class/powercap")
 
 
 class RaplPower:
-    """The mean power of all packages together since the previous reading."""
+    """The total mean power of all packages since the previous reading."""
 
     def __init__(self, folder: Path = _POWERCAP) -> None:
         self._packages = sorted(folder.glob("intel-rapl:[0-9]*/energy_uj"))
@@ -42,7 +42,7 @@ class RaplPower:
         self._previous: tuple[int, list[int]] | None = None
 
     def absence_reason(self) -> str | None:
-        """Return the reason why there is no reading, or None when there is one."""
+        """Return why there is no reading; None if there is one."""
         if not self._packages:
             return "not supported"
         try:
@@ -54,7 +54,7 @@ class RaplPower:
         return None
 
     def power_mw(self) -> int | None:
-        """Return milliwatts since the last call; None on the first, and where a counter wrapped in between."""
+        """Return milliwatts since the last call; None on the first, and if a counter wrapped in between."""
         if not self._packages:
             return None
         try:
@@ -103,7 +103,6 @@ class HostSource:
         self.devices = (host,)
 
     def follow(self, pid: int | None) -> None:
-        """Watch that process from now on; None watches none."""
         self._worker = None
         if pid is not None:
             try:
@@ -131,7 +130,7 @@ class HostSource:
         """Do nothing: no resource is held."""
 
     def _read_worker(self) -> tuple[float | None, int | None]:
-        worker = self._worker  # another thread may follow another one meanwhile
+        worker = self._worker  # another thread may change it meanwhile
         if worker is None:
             return None, None
         try:
@@ -141,12 +140,12 @@ class HostSource:
             if self._worker is worker:
                 self._worker = None
             return None, None
-        # A process that has ended but was not yet waited for holds no memory: that is no reading of the worker.
+        # A process that has ended but was not waited for holds no memory: that is no reading of the worker.
         return (load_pct, memory_bytes) if memory_bytes else (None, None)
 
 
 def _used_bytes() -> int:
-    """Return the memory that is not available to new programs (psutil: total - available)."""
+    """Return the memory that is unavailable to new programs (psutil: total - available)."""
     memory = psutil.virtual_memory()
     return int(memory.total - memory.available)
 
@@ -191,7 +190,7 @@ class Pace:
 
 
 class FastThread(threading.Thread):
-    """Reads the fast fields of the GPUs at a steady rate, until it is stopped or another takes its place."""
+    """Reads the GPUs' fast fields at a steady rate, until it is stopped or replaced."""
 
     def __init__(self, nvml: NvmlSource, output: Output, pace: Pace) -> None:
         super().__init__(name="fast", daemon=True)
@@ -207,14 +206,14 @@ class FastThread(threading.Thread):
                 self._output.write_lines(lines)
             if not self._nvml.has_gpus:
                 self._nvml.stopped.wait(_LONGEST_SLEEP_S)
-                next_ns = time.monotonic_ns()  # a GPU that comes back begins its own grid
+                next_ns = time.monotonic_ns()  # a recovered GPU starts a new grid
                 continue
-            # Ticks that were missed are left out, never made up for: the next one is the next of the same grid.
+            # Missed ticks are left out, not made up for: the next one is the next of the same grid.
             period_ns = self._pace.period_ns
             missed = max(0, time.monotonic_ns() - next_ns) // period_ns
             next_ns += (1 + missed) * period_ns
             left_s = max(0, next_ns - time.monotonic_ns()) / 1e9
-            # Waiting on the event costs more processor time than the GPUs' cheapest fields; a short sleep ends soon.
+            # Waiting on the event costs more processor time than the cheapest fields; a short sleep ends soon.
             if left_s > _LONGEST_SLEEP_S:
                 self._nvml.stopped.wait(left_s)
             else:
@@ -235,7 +234,7 @@ def main() -> None:
     _start_log(pace)
     FastThread(nvml, output, pace).start()
     threading.Thread(target=_handle_commands, args=(sys.stdin.buffer, nvml, host, output, pace), daemon=True).start()
-    # What lives now lives on: the collector need not look at it again and again.
+    # Objects alive now stay alive, so the collector need not visit them again.
     gc.collect()
     gc.freeze()
     slow_due_s, opened_due_s = 0.0 if has_slow else math.inf, time.monotonic() + _OPENED_S
@@ -252,7 +251,7 @@ def main() -> None:
             output.write([host.read_slow()])
         nvml.stopped.wait(_HOST_EVERY_S if nvml.has_gpus else max(pace.period_ns / 1e9, _HOST_ALONE_EVERY_S))
     nvml.close(_CLOSE_S)
-    # Not by returning: a thread that hangs in the driver would hold up the interpreter's end.
+    # Not by returning: a thread that hangs in the driver would block the interpreter's end.
     os._exit(0)
 
 
@@ -267,7 +266,7 @@ def _start_log(pace: Pace) -> None:
 
 
 def _handle_commands(stdin: BinaryIO, nvml: NvmlSource, host: HostSource, output: Output, pace: Pace) -> None:
-    """Follow orders until stdin closes, then stop the source; an order may change the pace."""
+    """Follow orders, which may change the pace, until stdin closes; then stop the source."""
     decoder: msgspec.json.Decoder[SamplerCommand] = msgspec.json.Decoder(SamplerCommand)
     for line in stdin:
         command = decoder.decode(line)

@@ -1,4 +1,4 @@
-"""A sampler that was started: its messages, the orders that it takes, and its end. That of this machine is a child."""
+"""A running sampler: its messages, the orders that it takes, and its end. This machine's is a child process."""
 
 import contextlib
 import logging
@@ -25,11 +25,10 @@ class Output:
         self._encoder = msgspec.json.Encoder()
 
     def write(self, messages: Sequence[msgspec.Struct]) -> None:
-        """Write the messages at once."""
         self.write_lines(self._encoder.encode_lines(messages))
 
     def write_lines(self, lines: bytes) -> None:
-        """Write messages that are encoded; nobody at the other end ends this process."""
+        """Write encoded messages; if nobody reads any more, this process ends."""
         with self._lock:
             try:
                 self._pipe.write(lines)
@@ -39,7 +38,7 @@ class Output:
 
 
 def claim_output() -> Output:
-    """Take stdout for messages alone; what prints, in Python or below, goes to stderr from now on."""
+    """Reserve stdout for messages; whatever prints, in Python or below, goes to stderr from now on."""
     pipe = os.dup(1)
     os.dup2(2, 1)
     return Output(os.fdopen(pipe, "wb"))
@@ -49,11 +48,11 @@ _log = logging.getLogger("variantscope.telemetry")
 
 _EXIT_S = 2.0
 _SINGLE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
-"""The sampler computes nothing with numpy: its threads would only take processors from what is measured."""
+"""The sampler computes nothing with numpy: its threads would only take processors from the runs."""
 
 
 class Sampler(Protocol):
-    """A sampler that was started, on this machine or on another.
+    """A running sampler, on this machine or another.
 
     Thread: `messages` and `exit_code` one; the others any.
     """
@@ -62,23 +61,23 @@ class Sampler(Protocol):
         """Yield its messages until it has ended."""
 
     def exit_code(self) -> int:
-        """Wait until it is gone and return its exit code; a negative one is the signal that ended it.
+        """Wait for its end and return its exit code; a negative one is the signal that ended it.
 
         Raises:
-            TelemetryError: It is gone for good, and no other can be started.
+            TelemetryError: It has ended, and no other can start.
         """
 
     def send(self, command: SamplerCommand) -> None:
-        """Give it an order; one that has ended takes none."""
+        """Give it an order; one that has ended ignores it."""
 
     def end(self) -> None:
-        """End it, and wait until it is gone."""
+        """End it, and wait for its end."""
 
 
 StartSampler = Callable[[float], Sampler]
-"""Starts a sampler with that many readings a second.
+"""Starts a sampler with that many readings per second.
 
-It raises `OSError` if none can be started now, and `TelemetryError` if none can be started any more.
+It raises `OSError` if none can start now, and `TelemetryError` if none ever can.
 """
 
 
@@ -89,7 +88,7 @@ class SamplerProcess:
     """
 
     def __init__(self, hz: float) -> None:
-        """Start it, which ends when its stdin closes; raises `OSError`."""
+        """Start the process, which ends when its stdin closes; raises `OSError`."""
         self.process = subprocess.Popen(
             [sys.executable, "-m", "app.telemetry.sampler", str(hz)],
             stdin=subprocess.PIPE,
@@ -101,12 +100,11 @@ class SamplerProcess:
         _log.info("sampler %d started at %g Hz", self.process.pid, hz)
 
     def messages(self) -> Iterator[SamplerMessage]:
-        """Yield what it says until its stdout closes."""
         decoder: msgspec.json.Decoder[SamplerMessage] = msgspec.json.Decoder(SamplerMessage)
         assert self.process.stdout is not None, "it was started with pipes"
         with self.process.stdout as stdout:
             for line in stdout:
-                if line.endswith(b"\n"):  # else it was killed while it wrote
+                if line.endswith(b"\n"):  # otherwise it was killed while writing
                     yield decoder.decode(line)
 
     def exit_code(self) -> int:
@@ -116,16 +114,16 @@ class SamplerProcess:
 
     def send(self, command: SamplerCommand) -> None:
         assert self.process.stdin is not None, "it was started with pipes"
-        # ValueError: it is closed already.
+        # ValueError: it is already closed.
         with contextlib.suppress(BrokenPipeError, ValueError):
             self.process.stdin.write(msgspec.json.encode(command) + b"\n")
             self.process.stdin.flush()
 
     def end(self) -> None:
-        """Close its stdin, and kill it if that is not enough."""
+        """Close its stdin, and kill it if necessary."""
         assert self.process.stdin is not None, "it was started with pipes"
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.close()  # hands on what a sampler that has ended did not take
+            self.process.stdin.close()  # returns what an ended sampler did not read
         try:
             self.process.wait(_EXIT_S)
         except subprocess.TimeoutExpired:

@@ -161,11 +161,11 @@ class ReusableRuns:
     """Which stored runs count for an experiment.
 
     Attributes:
-        excluded: How many do not, as their environments differ.
+        excluded: How many do not count because their environments differ.
         excluded_due_to: In what these differ.
-        imported: How many count although their environments differ, as the experiment made them on another machine.
+        imported: How many count although their environments differ, because the experiment ran them on another machine.
         imported_differences: In what these differ.
-        older_utc_ns: When those were made, in order, that do not count for their age alone.
+        older_utc_ns: When the runs that are only too old were made, in order.
     """
 
     runs: tuple[RunHeader, ...]

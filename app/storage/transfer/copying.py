@@ -1,4 +1,4 @@
-"""Copy runs between two databases of this schema that one connection holds, under new numbers."""
+"""Copies runs between two databases of this schema on one connection, under new numbers."""
 
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from app.storage.transfer.progress import RowCounter
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table whose rows are transferred; `key` is the column of the number that a row belongs to."""
+    """A table whose rows are transferred; `key` is the column with the number of a row's owner."""
 
     name: str
     key: str
@@ -61,7 +61,7 @@ class Column:
 
 
 def columns(connection: sqlite3.Connection, table: str) -> tuple[Column, ...]:
-    """Return the columns of one of our tables in `main`, () where this version of the schema has no such table.
+    """Return the columns of one of our tables in `main`; () if this version of the schema lacks it.
 
     Hidden columns of kind 2 and 3 are generated: https://www.sqlite.org/pragma.html#pragma_table_xinfo
     """
@@ -79,7 +79,7 @@ _LARGE_RUN_TABLES = ("blocks", "log_lines", "kernels", "step_kernels")
 
 
 def count_rows(connection: sqlite3.Connection, runs: Iterable[int], tables: Iterable[str], schema: str = "main") -> int:
-    """Count the rows of runs in the large ones of these tables, which decide how long copying takes.
+    """Count the rows of runs in the large ones of these tables, which determine how long copying takes.
 
     `schema` is the name of the attached database.
     """
@@ -118,7 +118,7 @@ def require_exportable(connection: sqlite3.Connection, runs: Iterable[int], path
 class RunCopier:
     """Copies runs from an attached database into `main`, in the caller's transaction.
 
-    Both have the newest schema and were created by this program; `source` is the name of the attached one.
+    Both databases have the newest schema and were created by this program; `source` is the attached one's name.
     """
 
     def __init__(self, connection: sqlite3.Connection, source: str, counter: RowCounter) -> None:
@@ -129,7 +129,7 @@ class RunCopier:
         self._experiments: dict[int, int] = {}
 
     def copy(self, runs: Sequence[int]) -> tuple[int, ...]:
-        """Copy the runs with all that belongs to them; return their new numbers in the same order."""
+        """Copy the runs with everything that belongs to them; return their new numbers in the same order."""
         numbers = {run: self._copy_run(run) for run in runs}
         self._copy_experiments(numbers)
         return tuple(numbers.values())
@@ -137,7 +137,7 @@ class RunCopier:
     def copy_entries(self, entries: Sequence[int]) -> tuple[int, ...]:
         """Copy entries of the queue to its end, paused and without owner; return their new numbers in the same order.
 
-        Copy their runs first. An entry that is here already is linked to its experiment if that was copied.
+        Copy their runs first. An existing entry is linked to its experiment if that was copied.
         """
         numbers = tuple(self._copy_entry(entry) for entry in entries)
         self._connection.execute(
@@ -169,7 +169,7 @@ class RunCopier:
         return number
 
     def _copy_experiments(self, numbers: dict[int, int]) -> None:
-        """Copy the experiments that these runs belong to; one that is here already gets the runs that it lacks."""
+        """Copy the experiments of these runs; an existing one gets the runs that it lacks."""
         for run, number in numbers.items():
             for source_number, position in self._rows(
                 "SELECT experiment, place FROM {0}.experiments JOIN {0}.experiment_runs USING (experiment) WHERE run=?",
@@ -181,7 +181,7 @@ class RunCopier:
                 )
 
     def _copy_experiment(self, source_number: int) -> int:
-        """Return the number here of an experiment, which is copied where it is missing."""
+        """Return the local number of an experiment, copied if missing."""
         if source_number not in self._experiments:
             rows = self._rows(
                 "SELECT experiment FROM main.experiments"
@@ -193,7 +193,7 @@ class RunCopier:
         return self._experiments[source_number]
 
     def _copy_row(self, table: str, key: str, value: int, overrides: Mapping[str, int | str | None]) -> int:
-        """Copy one row with some values replaced; return its number here."""
+        """Copy one row with some values replaced; return its new number."""
         names = [name for name in self._names[table] if name != key]
         selected = ", ".join(f":{name}" if name in overrides else name for name in names)
         cursor = self._connection.execute(
@@ -205,7 +205,7 @@ class RunCopier:
         return cursor.lastrowid
 
     def _copy_rows(self, table: Table, old: int, new: int) -> None:
-        """Copy every row that belongs to `old` as one that belongs to `new`."""
+        """Copy every row that belongs to `old`, as belonging to `new`."""
         names = ", ".join(name for name in self._names[table.name] if name != table.key)
         cursor = self._connection.execute(
             f"INSERT INTO main.{table.name} ({table.key}, {names})"

@@ -1,4 +1,4 @@
-"""Expose runs as flat tables for other programs, with relative and UTC times."""
+"""Exposes runs as flat tables for other programs, with relative and UTC times."""
 
 import contextlib
 import itertools
@@ -37,10 +37,10 @@ _SINCE_START = {
     "tested_ns": "tested_utc",
     "lost_t_ns": "lost_utc",
 }
-"""Columns with times of the monotonic clock, and the names of the same moments in UTC."""
+"""Columns with times on the monotonic clock, and the names of their UTC columns."""
 
 _BY_NAME = {"kind": classify, "tensor_cores": on_tensor_cores}
-"""Columns of `kernels` that follow from its name as the program knows it now, not as it did when they were stored."""
+"""Columns of `kernels` that the program derives from its name now, not when they were stored."""
 
 _OMITTED = {
     "run",
@@ -53,7 +53,7 @@ _OMITTED = {
     "started_utc",
     "deleted_utc_ns",
 }
-"""Columns without meaning outside their database, or that another column replaces."""
+"""Columns that mean nothing outside their database, or that another column replaces."""
 _BATCH_ROWS = 20_000
 """Rows in memory at a time."""
 _KINDS: dict[str, Kind] = {"INTEGER": "integer", "REAL": "real", "TEXT": "text"}
@@ -103,7 +103,7 @@ class FlatRuns:
         # One query per run or device: rows then come in the order of the table's key, and SQLite need not sort them.
         sql = f"SELECT {names} FROM {table.joined} WHERE t.{key} = ? ORDER BY {table.order}"
         values = self._device_ids() if key == "device_id" else iter(self._runs)
-        # Not `yield from` the cursor: any thread that drops the rest of a stopped export would close it there.
+        # Not `yield from` the cursor: whichever thread drops the rest of a stopped export would close it.
         return itertools.chain.from_iterable(self._connection.execute(sql, (value,)) for value in values)
 
     def _device_ids(self) -> Iterator[int]:
@@ -114,7 +114,7 @@ class FlatRuns:
 
 @contextlib.contextmanager
 def open_flat_tables(database: Path, runs: Sequence[int], progress: TransferProgress) -> Iterator[FlatRuns]:
-    """Open the runs as flat tables; `progress` hears the share of rows that were read, and may stop it.
+    """Open the runs as flat tables; `progress` gets the share of rows read, and may stop it.
 
     Raises:
         UserError: A run cannot be exported.
@@ -154,7 +154,7 @@ def _all_flat_columns(connection: sqlite3.Connection, table: Table) -> Iterator[
 
 
 def _flat_columns(column: Column, table: str) -> Iterator[FlatColumn]:
-    """Yield the flat columns of a column: none for a number of this database, two for a time."""
+    """Yield the flat columns of a column: none for a database's own number, two for a time."""
     name, sql = column.name, f"{table}.{column.name}"
     if name in _OMITTED:
         return

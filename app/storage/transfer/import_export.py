@@ -1,7 +1,7 @@
-"""Export runs to a small complete database, and import runs from a database that somebody gave us.
+"""Exports runs to a small complete database, and imports runs from untrusted databases.
 
 Both raise `DatabaseError` for a file that cannot be used, `UserError` for runs that cannot be transferred, and
-`StoppedError` where the user stops; then everything is left as it was. Reading a file safely is in source_file.py.
+`StoppedError` when the user stops; then nothing has changed. Reading a file safely is in source_file.py.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ _NUMERIC_BATCH_ROWS, _TEXT_BATCH_ROWS = 2_000, 20
 
 @dataclass(frozen=True, slots=True)
 class SourceRun:
-    """One run of a source file: its number there, and what decides whether it is imported."""
+    """One run of a source file: its number there, and what determines whether it is imported."""
 
     run: int
     uid: str
@@ -57,10 +57,10 @@ class SourceRun:
 
 
 def schema_version(connection: sqlite3.Connection, source_file: SourceFile) -> tuple[str, ...]:
-    """Return the migrations that the file has had.
+    """Return the migrations applied to the file.
 
     Raises:
-        DatabaseError: The file is another program's or a newer version's, or its version is not known.
+        DatabaseError: The file belongs to another program or a newer version, or its version is unknown.
     """
     if connection.execute("PRAGMA application_id").fetchone() != (APPLICATION_ID,):
         raise DatabaseError(f"{source_file.path} is a database of another program; nothing was imported.")
@@ -101,9 +101,9 @@ def open_staging(path: Path, version: Sequence[str], max_bytes: int) -> Iterator
 
 
 class Stager:
-    """Reads runs row by row from a source file into the private database of its version, where they keep their numbers.
+    """Reads runs row by row from a source file into a private database of the same version, keeping their numbers.
 
-    Methods raise `DatabaseError` for a file that is not as this program makes it.
+    Methods raise `DatabaseError` for a file that this program would not have written.
     """
 
     def __init__(self, source: sqlite3.Connection, staged: sqlite3.Connection, path: Path) -> None:
@@ -115,7 +115,7 @@ class Stager:
         self._has_annotations = bool(columns(staged, "tags"))  # notes, tags and a trash
 
     def check_schema(self) -> None:
-        """Check that the file's tables have word for word the schema of our migrations."""
+        """Check that the file's tables have exactly the schema of our migrations."""
         expected, actual = _schema_statements(self._staged), _schema_statements(self._source)
         for table in self.tables:
             if actual.get(table.name) != expected[table.name]:
@@ -131,14 +131,14 @@ class Stager:
                 f"{self._path} holds {count:,} runs; at most {MAX_RUNS:,} can be imported from one file."
             )
         deleted_column = "deleted_utc_ns IS NOT NULL" if self._has_annotations else "0"
-        # A longer uid is refused later; here it only must not fill the memory.
+        # A longer uid is refused later; here it must only not fill the memory.
         cursor = self._source.execute(
             f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {deleted_column} FROM runs NOT INDEXED ORDER BY run"
         )
         return [SourceRun(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in cursor]
 
     def list_entries(self, present_uids: Collection[str]) -> dict[int, int | None]:
-        """Return the number of the experiment of each entry of the file's queue, without those of these uids."""
+        """Return the experiment's number for each entry of the file's queue, except those with these uids."""
         if QUEUE not in self.tables:
             return {}
         rows = self._source.execute(
@@ -199,7 +199,7 @@ _SPACE_FACTOR = 3
 
 @dataclass(frozen=True, slots=True)
 class ExistingRun:
-    """A run that was here already, by its number here; `differs` names those of `note` and `tags` that differ."""
+    """An existing run, by its number here; `differs` lists which of `note` and `tags` differ."""
 
     run: int
     differs: tuple[str, ...] = ()
@@ -210,8 +210,8 @@ class ExistingRun:
 class Imported:
     """The result of an import: `runs` are new numbers here; `unfinished` and `in_trash` are numbers there, skipped.
 
-    `entries` are the numbers here of unfinished experiments that came into the queue, `complete` those that these runs
-    completed, so that they left it; `completed` undoes that.
+    `entries` are the new queue numbers of unfinished experiments, `complete` those that these runs completed, so that
+    they left the queue; `completed` undoes that.
     """
 
     runs: tuple[int, ...]
@@ -226,9 +226,9 @@ class Imported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exported:
-    """The result of an export: its files, number of runs, bytes on the disk, and saved weights, which are not exported.
+    """The result of an export: its files, number of runs, bytes on the disk, and the saved weights left out.
 
-    `entries` is the number of unfinished experiments of the queue that were exported too.
+    `entries` is the number of unfinished experiments exported with them.
     """
 
     files: tuple[Path, ...]
@@ -241,9 +241,9 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class _SourceContents:
-    """The contents of a source file: runs that are here already, new ones, and the progress of the import.
+    """The contents of a source file: existing runs, new ones, and the progress of the import.
 
-    `entries` are those of its queue that are not here, by their numbers there.
+    `entries` are the new ones of its queue, by their numbers there.
     """
 
     already: tuple[ExistingRun, ...]
@@ -263,7 +263,7 @@ class _LocalRun:
 
 
 def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROGRESS) -> Imported:
-    """Import the runs of the database in a file that are not here yet, in one transaction, under new numbers.
+    """Import the new runs of a database file, in one transaction, under new numbers.
 
     Raises:
         DatabaseError: The file or the database cannot be used, or a run is in progress.
@@ -288,7 +288,7 @@ def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROG
 
 
 def check_exportable(database: Path, runs: Iterable[int]) -> None:
-    """Raise `UserError` for a run that cannot be exported: no such run, one in progress, or one in the trash."""
+    """Raise `UserError` for a run that cannot be exported: it does not exist, is in progress, or is in the trash."""
     with contextlib.closing(open_database(database)) as db, translate_sqlite_errors(database):
         require_exportable(db.conn, runs, database)
 
@@ -302,7 +302,7 @@ def export_database(
 ) -> Exported:
     """Write runs into a new database, which appears at `target` when it is complete.
 
-    Entries of the queue go with them; each continues there with its exported runs.
+    Queue entries are exported with them; each continues there with its exported runs.
 
     Raises:
         UserError: A run cannot be exported, or `target` exists or cannot be written.
@@ -408,7 +408,7 @@ def _stage(
 
 @contextlib.contextmanager
 def _scratch(database: Path) -> Iterator[Path]:
-    """Give a temporary folder next to the database, on the same disk."""
+    """Yield a temporary folder next to the database, on the same disk."""
     try:
         with tempfile.TemporaryDirectory(prefix=f"{database.name}.import-", dir=database.parent) as folder:
             yield Path(folder)
@@ -423,7 +423,7 @@ def _copy_staged(
     with contextlib.closing(open_database(database)) as db:
         db.execute("ATTACH ? AS staged", (str(staged),))
         with transaction(db, database), interruptible(db.conn, progress):
-            # Another import may have added some of them in the meantime.
+            # Another import may have added some of them meanwhile.
             cursor = db.execute("SELECT run FROM staged.runs WHERE uid NOT IN (SELECT uid FROM main.runs) ORDER BY run")
             copier = RunCopier(db.conn, "staged", contents.counter)
             return copier.copy([run for (run,) in cursor.fetchall()]), copier.copy_entries(contents.entries)

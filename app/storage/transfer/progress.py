@@ -1,4 +1,4 @@
-"""Report the progress of long database operations, and cancel them."""
+"""Reports the progress of long database operations, and cancels them."""
 
 import contextlib
 import sqlite3
@@ -12,10 +12,10 @@ _CHECK_EVERY_ROWS = 2_000
 """Rows between two checks of the progress."""
 
 _MIN_REPORTED_STEP = 0.001
-"""The smallest change of the share that is reported."""
+"""The smallest reported change of the share."""
 
 VM_STEPS = 100_000
-"""Steps of SQLite's virtual machine between two checks, some milliseconds."""
+"""Steps of SQLite's virtual machine between two checks, a few milliseconds."""
 
 STOPPED_MESSAGE = "Stopped; nothing was written."
 
@@ -23,11 +23,10 @@ Thing = TypeVar("Thing")
 
 
 class StoppedError(UserError):
-    """The user stopped the operation; nothing of it is left."""
+    """The user stopped the operation, which left nothing behind."""
 
 
-def _ignore(_fraction: float) -> None:
-    """Ignore the progress."""
+def _ignore(_fraction: float) -> None: ...
 
 
 def _never() -> bool:
@@ -36,7 +35,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TransferProgress:
-    """Callbacks of an operation: `report` gets the share that is done, from 0 to 1; `should_stop` is called often.
+    """Callbacks of an operation: `report` gets the completed share, from 0 to 1; `should_stop` is called often.
 
     Thread: both are called on the thread that does the work.
     """
@@ -50,7 +49,7 @@ class TransferProgress:
             raise StoppedError(STOPPED_MESSAGE)
 
     def part(self, index: int, parts: int) -> "TransferProgress":
-        """Return the progress of one of several operations of equal size, one after the other."""
+        """Return the progress of one of several consecutive operations of equal size."""
         return TransferProgress(lambda share: self.report((index + share) / parts), self.should_stop)
 
 
@@ -59,7 +58,7 @@ NO_PROGRESS = TransferProgress()
 
 
 class RowCounter:
-    """Counts rows towards a total and reports the share; methods raise `StoppedError` where the user stopped."""
+    """Counts rows towards a total and reports the share; methods raise `StoppedError` when the user stops."""
 
     def __init__(self, progress: TransferProgress, total: int) -> None:
         self._progress = progress
@@ -68,7 +67,7 @@ class RowCounter:
         self._reported = -1.0
 
     def rows(self, rows: Iterable[Thing]) -> Iterator[Thing]:
-        """Yield the rows and count them; report now and then, and after the last."""
+        """Yield the rows and count them; report regularly, and after the last."""
         for row in rows:
             self._done += 1
             if self._done % _CHECK_EVERY_ROWS == 0:
@@ -81,7 +80,7 @@ class RowCounter:
         self.update()
 
     def update(self) -> None:
-        """Report the share that is done; raise `StoppedError` where the operation should stop."""
+        """Report the completed share; raises `StoppedError` if the operation should stop."""
         self._progress.check()
         share = min(1.0, self._done / self._total)
         if share >= self._reported + _MIN_REPORTED_STEP or share == 1.0 > self._reported:

@@ -1,4 +1,4 @@
-"""Open a database file that somebody gave us: trust nothing in it, change nothing, run none of its SQL.
+"""Opens an untrusted database file: trusts nothing in it, changes nothing, runs none of its SQL.
 
 Why each setting: https://www.sqlite.org/security.html (files from others), https://www.sqlite.org/c3ref/open.html
 (`immutable`: no locks, no extra files). `trusted_schema = OFF` is not among them: SQLite 3.40 then refuses the JSON
@@ -25,10 +25,10 @@ MAX_ROW_BYTES = 4_000_000
 """The longest text or row that is read; a run's longest log line is far shorter."""
 
 _CHECK_TIMEOUT_S = 20.0
-"""Time limit of the first search for damage; damage that it misses shows when rows are read."""
+"""Time limit of the first search for damage; reading rows reveals damage that it misses."""
 
 _PRAGMAS = ("application_id", "quick_check", "table_xinfo")
-"""The pragmas that are allowed."""
+"""The allowed pragmas."""
 
 _COPY_CHUNK_BYTES = 16_000_000
 _MAGIC = b"SQLite format 3\0"
@@ -49,7 +49,7 @@ def inspect_file(path: Path) -> SourceFile:
     """Check a file before SQLite sees it.
 
     Raises:
-        DatabaseError: It is not a database file that runs can be read from.
+        DatabaseError: It is not a database file with readable runs.
     """
     try:
         resolved = path.resolve(strict=True)
@@ -95,7 +95,7 @@ def _check_header(path: Path, size: int, has_log: bool) -> None:
 def open_source(source_file: SourceFile, scratch: Path, progress: TransferProgress) -> Iterator[sqlite3.Connection]:
     """Open a connection that can only read the file.
 
-    `scratch` is a folder for a private copy, which is made where the file has a write-ahead log.
+    `scratch` is a folder for a private copy, needed if the file has a write-ahead log.
 
     Raises:
         DatabaseError: SQLite finds the file unusable, or it was written to meanwhile.
@@ -138,7 +138,7 @@ def _connect(copy: Path | None, source_file: SourceFile) -> sqlite3.Connection:
 
 
 def _allow_reads_only(action: int, name: str | None, other: str | None, _schema: str | None, inner: str | None) -> int:
-    """Allow SELECT from tables, count, substr and a few pragmas; `inner` is the view that would do it."""
+    """Allow SELECT from tables, count, substr and a few pragmas, but not through a view (`inner`)."""
     allowed = (
         action == sqlite3.SQLITE_SELECT
         or (action == sqlite3.SQLITE_READ and inner is None)
@@ -220,6 +220,6 @@ def _file_state(path: Path) -> tuple[int, int, bytes]:
 
 
 def _reason(error: OSError | RuntimeError) -> str:
-    if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:  # the first: by `resolve` before Python 3.13
+    if isinstance(error, RuntimeError) or error.errno == errno.ELOOP:  # the former: by `resolve` before Python 3.13
         return "it is a loop of links"
     return str(error.strerror)

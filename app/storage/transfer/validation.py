@@ -1,4 +1,4 @@
-"""Check that runs read from a source file are what this program could have written: ranges, choices, texts and JSON.
+"""Checks that this program could have written the runs of a source file: ranges, choices, texts and JSON.
 
 The private database itself checks types, references and uniqueness: its tables are STRICT.
 """
@@ -22,11 +22,11 @@ from workloads.kernels import KernelClass
 from workloads.protocol import EvidenceState, PhaseName, RunSpec, TimedPhase, Variant
 
 _MAX_INTEGER = 2**61
-"""The sum of two such does not overflow; in nanoseconds it is 73 years, of one clock or since 1970."""
+"""The sum of two of these does not overflow; in nanoseconds it is 73 years, of one clock or since 1970."""
 _MAX_REAL = 1e39
 """Above the largest float32, to which a loss may grow."""
 _MIN_REAL = 1e-39
-"""A number nearer to zero, but not zero, is no measured value, and dividing by it may give infinity."""
+"""A nonzero number nearer to zero is not a measurement, and dividing by it may give infinity."""
 
 _SIGNED = {
     "temperature_c",
@@ -62,7 +62,7 @@ _INVALID = {
     ("step_kernels", "stream"): "(run, stream) NOT IN (SELECT run, stream FROM step_streams)",
     ("step_kernels", "rank"): "(run, rank) NOT IN (SELECT run, rank FROM kernels)",
 }
-"""SQL that is true for an impossible value; a uid names files, so it has no character with a meaning in paths."""
+"""SQL that is true for an impossible value; a uid names files, so it must not contain path characters."""
 
 _ENUMERATIONS: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("phases", "phase"): get_args(PhaseName),
@@ -77,7 +77,7 @@ class _PlannedTransfer(msgspec.Struct):
 
 
 class _PlannedExperiment(msgspec.Struct):
-    """The part of a queue entry's plan that decides what would be run."""
+    """The part of a queue entry's plan that determines what would run."""
 
     variants: Variants
     repeats: Repeats
@@ -102,7 +102,7 @@ _JSON: Mapping[tuple[str, str], Any] = {
 }
 
 _FREE_TEXT = {("runs", "detail"), ("runs", "note"), ("log_lines", "text")}
-"""Texts that may be long and contain anything but NUL, as those of `CUSTOM_TEXT_KEYS`: logs and tracebacks."""
+"""Texts that may be long and contain anything but NUL, like those of `CUSTOM_TEXT_KEYS`: logs and tracebacks."""
 _MAX_TEXT_LENGTH = 50_000
 """Longest name or sentence; the names of kernels are the longest."""
 _CONTROL = "\x01-\x08\x0b-\x1f\x7f-\x9f"
@@ -123,7 +123,7 @@ def check_values(staged: sqlite3.Connection, file: Path) -> None:
 
 
 Fault = tuple[str, str, Any]
-"""Table, column and the value that is wrong."""
+"""Table, column and the wrong value."""
 
 
 def _faults(staged: sqlite3.Connection) -> Iterator[Fault]:
@@ -148,7 +148,7 @@ def _first_fault(staged: sqlite3.Connection, table: str, column: str, condition:
 
 
 def _number_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
-    """Check the table in one pass; search column by column only where that finds something."""
+    """Check the table in one pass; search column by column only if that finds something."""
     conditions = {
         column.name: _out_of_range(column, above_zero=(table, column.name) in _ABOVE_ZERO)
         for column in columns(staged, table)
@@ -170,7 +170,7 @@ def _out_of_range(column: Column, *, above_zero: bool) -> str:
 
 
 def _text_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
-    """Check every text; a NUL is found in its bytes, for `length` and GLOB end at the first one."""
+    """Check every text; a NUL is searched in the bytes, because `length` and GLOB end at the first one."""
     is_json = _json_columns(staged, table)
     for column in columns(staged, table):
         if column.type == "TEXT" and not column.generated:
@@ -200,9 +200,9 @@ def _json_faults(staged: sqlite3.Connection, table: str) -> Iterator[Fault]:
 
 
 def _is_plain(value: object, depth: int = 0, *, free: bool = False) -> bool:
-    """Return whether decoded JSON is no deeper than ours, and its strings are texts without control characters.
+    """Return whether decoded JSON is nested no deeper than ours, and its strings have no control characters.
 
-    It is in that many objects and lists, `depth`; a `free` string may be long and contain anything but NUL.
+    `depth` is the current nesting; a `free` string may be long and contain anything but NUL.
     """
     if isinstance(value, str):
         return "\0" not in value and (free or (len(value) <= _MAX_TEXT_LENGTH and not _CONTROL_PATTERN.search(value)))
