@@ -1,4 +1,4 @@
-"""Curves of several devices and runs on one time axis, and down to what a screen can show. Pure functions on arrays."""
+"""Aligns curves of devices and runs on one time axis, and reduces them to a screen's resolution; pure functions."""
 
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -27,10 +27,10 @@ def seconds_since(t_ns: Ints, zero_ns: int) -> Floats:
 
 
 def interpolate_done(t_ns: Ints, blocks: BlockColumns, per_block: Ints) -> Floats:
-    """Return how many steps or examples were done at each time, from the start of `measure` on.
+    """Return how many steps or examples were done by each time, counted from the start of `measure`.
 
-    Within a block they grow evenly, between blocks they stand still; before the first block and after the last one they
-    are not known (NaN). What came before `measure` counts down from 0; without it the first block is the start.
+    Within a block they grow evenly, between blocks they are constant; before the first and after the last block they
+    are unknown (NaN). Earlier ones have negative counts; without `measure` the first block is the start.
 
     Args:
         t_ns: The times, shape (n,).
@@ -48,10 +48,10 @@ def interpolate_done(t_ns: Ints, blocks: BlockColumns, per_block: Ints) -> Float
 
 
 def combine(tracks: Sequence[TimeSeries], method: Combination) -> TimeSeries:
-    """Several devices as one curve on the first one's times.
+    """Combine several devices into one curve at the first one's times.
 
-    Each device counts with its nearest earlier sample. Where one of them has been silent for longer than `GAP_PERIODS`
-    of its periods the result is NaN: a sum with a part missing is no sum.
+    Each device contributes its latest earlier sample. If one has been silent for longer than `GAP_PERIODS` of its
+    periods, the result is NaN, because a sum needs all its parts.
     """
     if not tracks:
         return TimeSeries(np.empty(0, dtype=np.int64), np.empty(0))
@@ -75,7 +75,7 @@ def with_gaps(series: TimeSeries) -> TimeSeries:
 def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
     """Reduce a curve to the lowest and highest point, and the first gap, of each of `buckets` equal ranges of `x`.
 
-    Every point is one of the input's, in its order: peaks and gaps survive, and so do both ends.
+    Every point is one of the input's, in its order: peaks, gaps and both ends survive.
 
     Args:
         x: Ascending and finite, shape (n,).
@@ -99,7 +99,7 @@ def decimate(x: Floats, y: Floats, buckets: int) -> tuple[Floats, Floats]:
 
 
 def running_mean(x: Floats, y: Floats, width: float) -> Floats:
-    """Return the mean of the points within half a width of each point, both ends included; a gap stays one.
+    """Return the mean of the points within half a width of each point, ends included; gaps remain.
 
     Args:
         x: Ascending, shape (n,).
@@ -119,9 +119,9 @@ def running_mean(x: Floats, y: Floats, width: float) -> Floats:
 def mean_and_range(
     curves: Sequence[tuple[Floats, Floats]], points: int
 ) -> tuple[Floats, Floats, Floats, Floats] | None:
-    """Return the mean of curves where all of them are, with the lowest and the highest: positions and three values.
+    """Return the mean, lowest and highest of curves where all of them exist: positions and three values.
 
-    Between its points a curve is a straight line; where one has a gap there is no mean. One curve is its own mean.
+    Curves are linear between points; a gap in one leaves a gap in the mean. A single curve is its own mean.
 
     Args:
         curves: Positions in ascending order and values of each, NaN for gaps.
@@ -157,5 +157,5 @@ def _latest_values(track: TimeSeries, at_ns: Ints) -> Floats:
 
 
 def _gap_threshold_ns(t_ns: Ints) -> int:
-    """From what age on a sample is too old to stand for the present: `GAP_PERIODS` usual periods, at least 1 ns."""
+    """Return the age from which a sample no longer counts as current: `GAP_PERIODS` usual periods, at least 1 ns."""
     return max(int(GAP_PERIODS * float(np.median(np.diff(t_ns)))), 1) if len(t_ns) > 1 else 1

@@ -29,7 +29,7 @@ from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_P
 
 
 class ClockEvent(IntEnum):
-    """One clock event reason; the first two do not throttle."""
+    """A reason for clock events; the first two do not throttle."""
 
     IDLE = 0x1
     CLOCKS_SET = 0x2
@@ -46,22 +46,22 @@ ThrottleCause = Literal["heat", "power limit", "hardware slowdown"]
 """Why a GPU was throttled."""
 
 OTHER_LOAD_LIMIT_PCT = 20.0
-"""Other programs that use more than this of all processors take time from a run that computes on them."""
+"""Other programs that use more than this share of all processors slow down a run on the CPU."""
 
 THROTTLED_SHARE_LIMIT = MAX_THROTTLED_PCT / 100
-"""A run throttled for less of its measured part than this has lost too little to matter."""
+"""A run throttled for less than this share of its measured part has lost too little to matter."""
 
 THROTTLE_CAUSES: Mapping[ThrottleCause, tuple[int, str]] = {
     "heat": (ClockEvent.THERMAL_LIMIT | ClockEvent.HARDWARE_THERMAL_LIMIT, "throttled_thermal_ns"),
     "power limit": (ClockEvent.POWER_CAP, "throttled_power_ns"),
     "hardware slowdown": (ClockEvent.HARDWARE_SLOWDOWN | ClockEvent.POWER_BRAKE, "throttled_brake_ns"),
 }
-"""The reasons that stand for each cause, and the driver's counter of the time it lasted."""
+"""The reasons that belong to each cause, and the driver's counter of the throttled time."""
 THROTTLE_FIELDS = ("throttle_reasons", *(counter for _, counter in THROTTLE_CAUSES.values()))
-"""The telemetry fields that tell of throttling."""
+"""The telemetry fields that reveal throttling."""
 
 NOT_SET = "not set"
-"""The value of an environment variable that a run looked for and did not find."""
+"""The value of an environment variable that a run looked for without finding it."""
 
 PROGRAM_KEYS = frozenset({COMMIT_KEY, SOURCES_KEY, "program_version", VARIABLES_RECORDED_KEY})
 """Environment keys of the program itself."""
@@ -74,10 +74,10 @@ MINOR_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in FRAMEWORK
 
 
 def known_value(environment: Mapping[str, str], key: str) -> str | None:
-    """Return a run's value of an environment key; None if the run does not know it.
+    """Return a run's value of an environment key; None if unknown.
 
-    An environment variable that the run looked for and did not find is `NOT_SET`. Older runs do not say which they
-    looked for, so what they do not name is unknown. Of oneDNN they have the variable at most.
+    An environment variable that the run looked for without finding it is `NOT_SET`. Older runs do not say which ones
+    they looked for, so variables that they lack are unknown; of oneDNN they have at most the variable.
     """
     if key in environment:
         return environment[key]
@@ -90,7 +90,7 @@ def known_value(environment: Mapping[str, str], key: str) -> str | None:
 
 
 def is_same_host(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
-    """Return whether two environments are of one host, under any name; one without a host is this machine's.
+    """Return whether two environments belong to one host, under any name; one without a host is this machine's.
 
     Two environments without a host count as the same host, even if they were imported.
     """
@@ -113,7 +113,7 @@ def onednn_differs(first: Mapping[str, str], second: Mapping[str, str]) -> bool:
 
 
 def _differs(first: Mapping[str, str], second: Mapping[str, str], key: str) -> bool:
-    """Return whether both know a value of the key, and not the same."""
+    """Return whether both environments have values of the key, and these differ."""
     values = known_value(first, key), known_value(second, key)
     return None not in values and values[0] != values[1]
 
@@ -121,7 +121,7 @@ def _differs(first: Mapping[str, str], second: Mapping[str, str], key: str) -> b
 def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
     """Return by cause the share of the measured part in which the worst GPU was throttled, 0 to 1; {} if not recorded.
 
-    The larger of two readings: the share of samples that say so, and the driver's own counter, which misses nothing.
+    It is the larger of the share of throttled samples, and the driver's counter, which misses nothing.
     """
     window = measured_window(run)
     if window is None:
@@ -140,7 +140,7 @@ def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
 
 
 def power_limit_w(run: StoredRun) -> float | None:
-    """Return the lowest power limit of the run's GPUs while it measured; None if not recorded."""
+    """Return the lowest power limit of the run's GPUs in its measured part; None if not recorded."""
     limits = [float(np.median(values)) / 1e3 for values in measured_values(run, "power_limit_mw")]
     return min(limits, default=None)
 
@@ -152,10 +152,10 @@ def clocks_set(run: StoredRun) -> bool | None:
 
 
 def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | None:
-    """Throughput of the newest runs of the variant of `older` against those older ones in the same environment.
+    """Return the throughput of the newest runs of a variant relative to its `older` runs in the same environment.
 
-    None if there are too few. The environment is the same when all facts that both name are, those of this program's
-    own version aside. The variances of one variant's runs are taken to be equal, so that one new run can be judged.
+    None if there are too few. Environments are the same if all facts that both have agree, except this program's
+    version. The variances of one variant's runs are assumed equal, so that a single new run can be judged.
     """
     newest = [run for run in runs if any(without(run.row.spec) == without(old_run.row.spec) for old_run in older)]
     if not newest:
@@ -167,7 +167,7 @@ def drift(runs: Sequence[StoredRun], older: Sequence[StoredRun]) -> Estimate | N
 
 
 def concurrent_runs(runs: Sequence[StoredRun]) -> frozenset[int]:
-    """Return the runs beside which other GPUs worked: as they say themselves, or as the times of these runs show."""
+    """Return the runs during which other GPUs worked, as the runs report or as their times show."""
     concurrent = {run.row.run for run in runs if run.environment.get(CONCURRENT_GPUS_KEY)}
     active: list[tuple[RunRow, frozenset[str]]] = []
     for run in sorted(runs, key=lambda run: run.row.started_utc_ns):
@@ -186,7 +186,7 @@ def used_gpus(run: StoredRun) -> frozenset[str]:
 
 
 def have_separate_gpus(runs: Sequence[StoredRun]) -> bool:
-    """Return whether any two comparable variants share no GPU: the GPU may be what differs between them."""
+    """Return whether two comparable variants share no GPU, so that the GPU may explain their difference."""
     gpus = {run.row.run: used_gpus(run) for run in runs if used_gpus(run) and throughputs([run.row])}
     groups = group_by_variant([run.row for run in runs if run.row.run in gpus])
     with_gpus = [(group, frozenset[str]().union(*(gpus[row.run] for row in group))) for group in groups]
@@ -217,33 +217,33 @@ def _share_by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int])
 
 
 QUIET_PCT = 10.0
-"""A host busier than this, before a run on it, is used by others."""
+"""A host busier than this before a run is used by others."""
 
 RESTING_BAND_C = 5
-"""A GPU is at rest when it is at most so much warmer than it was before the first run."""
+"""A GPU is at rest if it is at most this much warmer than before the first run."""
 
 STEADY_S = 4.0
-"""A GPU that has not become cooler for so long (NVML tells whole degrees) is at rest: later runs start as warm as it is
-then, or up to the resting band above."""
+"""A GPU that has not cooled for this long (NVML reports whole degrees) is at rest: later runs start at its temperature
+then, or up to the resting band above it."""
 
 _HARMFUL_CAUSES: tuple[ThrottleCause, ...] = ("heat", "hardware slowdown")
-"""Not the power limit: for a GPU at full load it is normal, and a repeat would be the same."""
+"""Without the power limit, which is normal for a GPU at full load, and would limit a repeat in the same way."""
 
 
 def throttled_environment(run: StoredRun) -> Mapping[str, str]:
-    """Return the fact that a run was throttled, in percent of its measured part; {} if it was not."""
+    """Return that a run was throttled, in percent of its measured part; {} if it was not."""
     shares = throttled_shares(run)
     share = max((shares.get(cause, 0.0) for cause in _HARMFUL_CAUSES), default=0.0)
     return {THROTTLED_KEY: f"{100 * share:.1f}"} if share > 0 else {}
 
 
 def throttled_pct(environment: Mapping[str, str]) -> float:
-    """Return that percentage from a stored run's environment; 0 if it has none."""
+    """Return the throttled percentage from a stored run's environment; 0 if it has none."""
     return environment_number(environment, THROTTLED_KEY) or 0.0
 
 
 def idle_wait_blockers(environment: Mapping[str, str]) -> str:
-    """Return what still blocked the run when its idle wait timed out; "" if it did not."""
+    """Return what still blocked the run when its idle wait timed out; "" if nothing did."""
     return environment.get(IDLE_WAIT_BLOCKERS_KEY, "") if environment.get(IDLE_WAIT_KEY) == "timed out" else ""
 
 
@@ -255,9 +255,9 @@ def is_cool(samples: Sequence[Sample], resting_c: int | None, steady_s: float = 
     """Return whether a GPU is at rest: in its resting band, or no longer becoming cooler.
 
     Args:
-        samples: Its samples since a wait began, oldest first; without a temperature it is taken to be cool.
-        resting_c: Its lowest temperature before the first run; None if there was no run yet.
-        steady_s: How long a temperature must have stood still.
+        samples: Its samples since a wait began, oldest first; without a temperature it is assumed to be cool.
+        resting_c: Its lowest temperature before the first run; None before any run.
+        steady_s: How long the temperature must have been constant.
     """
     readings = [(sample.t_ns, sample.temperature_c) for sample in samples if sample.temperature_c is not None]
     if not readings:
@@ -270,6 +270,6 @@ def is_cool(samples: Sequence[Sample], resting_c: int | None, steady_s: float = 
 
 
 def is_throttled(sample: Sample) -> bool:
-    """Return whether a GPU is throttled by heat or a hardware slowdown at this moment."""
+    """Return whether heat or a hardware slowdown throttles a GPU at this moment."""
     bits = sum(THROTTLE_CAUSES[cause][0] for cause in _HARMFUL_CAUSES)
     return bool((sample.throttle_reasons or 0) & bits)

@@ -1,6 +1,6 @@
-"""What each parameter does by itself: ratios over pairs of variants that differ in that parameter alone.
+"""The effect of each parameter by itself: ratios over pairs of variants that differ only in that parameter.
 
-The only source of such ratios: the answer to a question about a setting, tables and charts have the same.
+It is the only source of such ratios, so that the answer to a question about a setting, tables and charts agree.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from workloads.catalog import OF_REPEATS, OUTSIDE_STEP, has_parameter
 from workloads.protocol import RunSpec, Value
 
 _EXPLAINED = 0.5
-"""A parameter explains why pairs differ if it accounts for at least this share of their variance, adjusted."""
+"""A parameter explains why pairs differ if it accounts for at least this adjusted share of their variance."""
 
 Variant = tuple[RunRow, ...]
 """The runs of one variant."""
@@ -26,9 +26,9 @@ Variant = tuple[RunRow, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MatchedPair:
-    """Two variants that are equal in everything but one parameter, and the ratio of their throughput.
+    """Two variants that differ only in one parameter, and the ratio of their throughput.
 
-    The intervals of one effect's pairs hold together, without regard to other effects.
+    The intervals of one effect's pairs hold together, regardless of other effects.
     """
 
     before: Variant
@@ -38,9 +38,9 @@ class MatchedPair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Span:
-    """Neighbouring values of the parameter that an effect depends on, at which it is the same way.
+    """Neighbouring values of the parameter on which an effect depends, with the same result.
 
-    Numbers are in their order, other values as they first appear. `ratio` is of all pairs at these values.
+    Numbers are in order, other values as they first appear. `ratio` covers all pairs at these values.
     """
 
     values: tuple[Value, ...]
@@ -50,18 +50,18 @@ class Span:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effect:
-    """The change of throughput where one parameter changes from one value to another and nothing else does.
+    """The change of throughput when only one parameter changes from one value to another.
 
-    Effects and the variants' ratios to the baseline are one family: what a single pair shows has one interval.
+    Effects and the variants' ratios to the baseline are one family, so the result of a single pair has one interval.
 
     Attributes:
         ratio: Geometric mean over the pairs.
-        pairs: Those with an interval, if there are any; else all.
-        single_run_pairs: How many others were left out.
-        differs: Whether pairs differ by more than their intervals allow; None if that is not known.
-        depends_on: The parameter that separates where it is decided, else that which explains most of that difference.
-        spans: Where it is faster, slower or not known along that parameter.
-        changes_work: Whether the ratio includes another amount of work per example.
+        pairs: Pairs with an interval, if there are any; else all.
+        single_run_pairs: How many pairs without an interval were left out.
+        differs: Whether pairs differ by more than their intervals allow; None if unknown.
+        depends_on: The parameter that separates decided results, else the one that explains most of that difference.
+        spans: Where it is faster, slower or undecided along that parameter.
+        changes_work: Whether the ratio includes a change of the work per example.
     """
 
     parameter: str
@@ -82,7 +82,7 @@ class Effect:
 
 
 def step_differences(first: RunSpec, second: RunSpec) -> list[str]:
-    """Return the parameters of a step in which two variants differ; those that the framework of one lacks do not."""
+    """Return the parameters that affect a step in which two variants differ, as far as both frameworks read them."""
     return [
         name
         for name in dict.fromkeys((*first.variant, *second.variant))
@@ -94,7 +94,7 @@ def step_differences(first: RunSpec, second: RunSpec) -> list[str]:
 
 
 class _Change(NamedTuple):
-    """A parameter's change, and the variants before and after it that are equal in all else."""
+    """A change of a parameter, and the variants before and after it that are otherwise equal."""
 
     parameter: str
     before: Value
@@ -105,10 +105,10 @@ class _Change(NamedTuple):
 def compute_effects(
     variants: Sequence[Variant], baseline: Variant, before: Mapping[str, Value] | None = None
 ) -> tuple[Effect, ...]:
-    """Return the effect of each parameter by itself in the baseline's workload, in one family.
+    """Return each parameter's separate effect in the baseline's workload, in one family.
 
-    A parameter changes from the baseline's value, or from the one with the most pairs if the baseline's has none. With
-    `before` the effects are of these parameters alone, each changed from its value there.
+    A parameter changes from the baseline's value, or from the value with the most pairs if the baseline's has none.
+    With `before`, only its parameters are covered, each changed from its value there.
     """
     base = baseline[0].spec
     measured = [variant for variant in variants if same_workload(variant, baseline) and throughputs(variant)]
@@ -126,9 +126,9 @@ def compute_effects(
 
 
 def answered_setting(effects: Sequence[Effect], asked: str = "") -> str:
-    """Return the setting that effects answer about: the one asked, or where no pair shows it the one that most show.
+    """Return the setting that effects are about: the one asked, or without pairs for it the one with the most.
 
-    One that changes the work of an example comes last.
+    Settings that change the work per example come last.
     """
     if any(effect.parameter == asked for effect in effects):
         return asked
@@ -150,8 +150,8 @@ def effects_of_best(
 def _changes(name: str, variants: Sequence[Variant], preferred: Value) -> list[_Change]:
     """Return the changes of a parameter from one of its values that a matched pair shows.
 
-    Of a framework, settings that another one lacks do not count: the fastest of the variants that differ so stands for
-    it. XLA is switched in TensorFlow, while JAX always runs through it.
+    When the framework changes, settings that one of them lacks do not count, and the fastest of the variants that
+    differ only in these represents it. TensorFlow can switch XLA, while JAX always uses it.
     """
     specs = [variant[0].spec for variant in variants]
     compared = specs[0].variant if name == "framework" else ()
@@ -181,7 +181,7 @@ def _is_repeated(pair: tuple[Variant, Variant]) -> bool:
 
 
 def _effect(change: _Change, comparisons: int) -> Effect:
-    """Return the effect of a change, in a family of that many intervals; all pairs count as looked at most often."""
+    """Return the effect of a change, in a family of that many intervals; all pairs get the highest number of looks."""
     used = [pair for pair in change.pairs if _is_repeated(pair)] or list(change.pairs)
     figures = [(throughputs(after), throughputs(before)) for before, after in used]
     looks = max(count_looks(after, before) for before, after in used)
@@ -210,10 +210,10 @@ def _effect(change: _Change, comparisons: int) -> Effect:
 
 
 def _deciding_spans(pairs: Sequence[MatchedPair], changed: str, looks: int) -> tuple[str | None, tuple[Span, ...]]:
-    """Return the setting that best separates where the effect is decided, and its spans; None if it is so everywhere.
+    """Return the setting that best separates decided results, and its spans; None if all are decided.
 
-    It is the one with most pairs in spans that are decided, of equal ones that which explains most of the difference.
-    The level covers the values of all settings tried, since that one is chosen by what they show.
+    It is the one with the most pairs in decided spans, on a tie the one that explains most of the difference. The level
+    covers the values of all settings tried, because the choice depends on them.
     """
     names = _varying_parameters(pairs, changed)
     values = sum(len({pair.before[0].spec.variant[name] for pair in pairs}) for name in names)
@@ -258,10 +258,10 @@ def _spans(pairs: Sequence[MatchedPair], name: str, level: float) -> tuple[Span,
 
 
 def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | None:
-    """Return the parameter whose values group the pairs by their ratio, by the adjusted share of variance; or None.
+    """Return the parameter whose values best group the pairs by ratio (adjusted share of variance); or None.
 
     R² is adjusted for the number of values (Ezekiel 1930, "Methods of Correlation Analysis"): as many values as pairs
-    explain any difference, and tell something only if nothing else differs.
+    explain any difference, which means something only if nothing else differs.
     """
     logs = np.log([pair.ratio.value for pair in pairs])
     settings, varying = [pair.before[0].spec.variant for pair in pairs], _varying_parameters(pairs, changed)
@@ -273,7 +273,7 @@ def _explaining_parameter(pairs: Sequence[MatchedPair], changed: str) -> str | N
 
 
 def explained_share(logs: Floats, values: Sequence[object]) -> float:
-    """Return the share of the variance of `logs` that the means of groups of equal `values` explain, adjusted."""
+    """Return the adjusted share of the variance of `logs` that the means of groups of equal `values` explain."""
     groups = [logs[[distinct == value for value in values]] for distinct in dict.fromkeys(values)]
     degrees, variance = len(logs) - len(groups), float(logs.var(ddof=1))
     if not degrees or not variance:

@@ -1,12 +1,11 @@
 """Energy of a window of time from a GPU's counter or its power, and the means and extremes of the measured part.
 
-The counter misses nothing between readings, so it is preferred, but not in a run in which a reading of it was
-implausible: how far it jumped cannot be known; nor where it stood still while power was drawn. Either way the ends of a
-window are uncertain: a value read at one moment may be as old as the driver's renewal period, and the nearest reading
-may lie a little off the edge.
-`Energy.error_mj` bounds what that can make of it, with the highest power seen around each end: power x distance at both
-ends, and power x period once, for a value that is old at both ends is too low at both. To the integral of power comes
-the highest power x the time in which nothing was read, because nobody knows what was used then.
+The counter misses nothing between readings, so it is preferred, except in a run with an implausible reading of it,
+which may have jumped any distance, and when it stood still while power was drawn. Either way the ends of a window are
+uncertain: a value may be as old as the driver's update period, and the nearest reading may lie slightly off the edge.
+`Energy.error_mj` bounds this error with the highest power seen around each end: power x distance at both ends, and
+power x period once, because a value that is old at both ends is too low at both. The integral of power adds the highest
+power x the time without readings, when any power may have been used.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,18 +21,18 @@ INTEGRAL_SOURCE = "integral of power"
 STILL_SOURCE = f"{INTEGRAL_SOURCE}, as the energy counter stood still"
 
 _TYPICAL_PERIOD_NS = 100e6
-"""How often drivers were seen to renew power and energy: for a field not watched long enough to know its own."""
+"""How often drivers usually update power and energy, for a field not observed long enough to know its period."""
 _GAP_S = 1.0
-"""Times without a reading that are shorter, or a few of the usual ones, are a busy machine's."""
+"""Shorter times without a reading, or a few usual intervals, occur on a busy machine."""
 _STILL_NS = 2e9
-"""A counter that gives one value for longer, or for a few of its periods if these are longer, stands still."""
+"""A counter that is constant for longer, or for a few of its periods if these are longer, stands still."""
 _MAX_ABSENT_SHARE = 0.05
-"""Where more of a window's samples have no power, implausible ones above all, there is no integral of it."""
+"""If more of a window's samples have no (plausible) power, there is no integral of it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Energy:
-    """Energy in millijoules, a bound of its error, and how it was had."""
+    """Energy in millijoules, a bound on its error, and its source."""
 
     energy_mj: float
     error_mj: float
@@ -41,7 +40,7 @@ class Energy:
 
     @property
     def error_pct(self) -> float | None:
-        """Return the bound in percent of the energy; None of no energy."""
+        """Return the bound in percent of the energy; None without energy."""
         return 100 * self.error_mj / self.energy_mj if self.energy_mj else None
 
 
@@ -59,9 +58,9 @@ def total_energy(gpus: Sequence[SampleColumns], start_ns: int, end_ns: int) -> E
 
 
 def gpu_energy(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy | None:
-    """Return one GPU's energy over a window, by its counter if that covers it, else by its power; None if neither does.
+    """Return one GPU's energy over a window, from its counter if that covers it, else from its power; else None.
 
-    A window shorter than the renewal period has no energy: the counter may not have moved.
+    A window shorter than the update period has no energy: the counter may not have moved.
     """
     by_counter, by_power = (read(gpu, start_ns, end_ns) for read in (_energy_by_counter, _energy_by_power))
     if by_counter is None:
@@ -119,7 +118,7 @@ def _energy_by_power(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy |
 
 
 def _period_ns(gpu: SampleColumns, field: str) -> float:
-    """Return how often the driver renews the field: as observed, else as drivers usually do."""
+    """Return how often the driver updates the field: as observed, else as usual."""
     facts = gpu.device.fields.get(field)
     return _TYPICAL_PERIOD_NS if facts is None or facts.period_ms is None else facts.period_ms * 1e6
 
@@ -146,7 +145,7 @@ def gpu_columns(run: StoredRun) -> list[SampleColumns]:
 
 
 def measured_window(run: StoredRun) -> tuple[int, int] | None:
-    """Return when `measure` began and ended, of a running run its newest sample; None for an empty window."""
+    """Return when `measure` began and ended, for a running run with its newest sample; None for an empty window."""
     measure_phase = next((phase for phase in run.phases if phase.name == "measure"), None)
     if measure_phase is None:
         return None
@@ -177,20 +176,20 @@ _BANDWIDTHS_TB_PER_S = {
     "H100": 3.35,
     "B200": 8.0,
 }
-"""Memory bandwidth by what is in the name of a GPU, the first that is: nvidia.com/data-center, data sheets of each."""
+"""Memory bandwidth by part of a GPU's name, first match first: nvidia.com/data-center, data sheets of each."""
 DRAM = "dram_active_pct"
-"""The field that is the share in use of the memory bandwidth."""
+"""The field with the used share of the memory bandwidth."""
 
 
 def memory_bandwidth(gpu_names: Sequence[str]) -> float | None:
-    """Return the memory bandwidth of some GPUs together in bytes/s, None if that of one is not known."""
+    """Return the total memory bandwidth of some GPUs in bytes/s; None if one is unknown."""
     per_gpu = [next((bw for key, bw in _BANDWIDTHS_TB_PER_S.items() if key in name), None) for name in gpu_names]
     bandwidths = [bandwidth for bandwidth in per_gpu if bandwidth is not None]
     return sum(bandwidths) * 1e12 if bandwidths and len(bandwidths) == len(per_gpu) else None
 
 
 def traffic_bytes_per_step(run: StoredRun) -> float | None:
-    """Return the memory traffic of a step of all GPUs: the share in use of their bandwidth, by time."""
+    """Return the memory traffic of a step on all GPUs: the used share of their bandwidth, times the step's time."""
     shares, bandwidth = list(measured_means(run, DRAM)), memory_bandwidth(run.row.gpu_names)
     throughput, batch = run.row.summary.throughput, run.row.spec.variant.get("batch_size")
     if not (shares and bandwidth and throughput and batch):
@@ -199,7 +198,7 @@ def traffic_bytes_per_step(run: StoredRun) -> float | None:
 
 
 def field_in_window(columns: SampleColumns, name: str, window: tuple[int, int]) -> Floats:
-    """Return the values of a field, fast or slow, that were read in a window."""
+    """Return the values of a fast or slow field that were read in a window."""
     return values_in_window(*columns.readings(name), *window)
 
 
@@ -214,7 +213,7 @@ def values_in_window(t_ns: Ints, values: Floats, start_ns: int, end_ns: int) -> 
 
 
 def peak_power_mw(run: StoredRun) -> float | None:
-    """Return the highest power of the run's GPUs together in its `measure`, by the samples taken then."""
+    """Return the highest total power of the run's GPUs in `measure`, by the samples."""
     window = measured_window(run)
     if window is None:
         return None
@@ -223,7 +222,7 @@ def peak_power_mw(run: StoredRun) -> float | None:
 
 
 def peak_temperature_c(run: StoredRun) -> float | None:
-    """Return the temperature of the run's hottest GPU in its `measure`, by the samples taken then."""
+    """Return the temperature of the run's hottest GPU in `measure`, by the samples."""
     window = measured_window(run)
     if window is None:
         return None
@@ -231,7 +230,7 @@ def peak_temperature_c(run: StoredRun) -> float | None:
 
 
 def _used_gpus(run: StoredRun) -> list[SampleColumns]:
-    """Return the samples of its GPUs; none of a run on the CPU, whatever else the machine has."""
+    """Return the samples of the run's GPUs; none for a run on the CPU."""
     return [] if run.row.spec.variant.get("gpus") == 0 else gpu_columns(run)
 
 

@@ -1,4 +1,4 @@
-"""Whether two variants compute the same: which can be compared, how far apart they are, and what rounding explains."""
+"""Whether two variants compute the same: which can be compared, how much they differ, and what rounding explains."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,38 +17,37 @@ from workloads.protocol import RunSpec, Variant
 LOSS_TOLERANCES = {"float32": 1e-5, "tf32": 2e-3, "float16": 2e-3, "bfloat16": 1e-2}
 SMOOTH_TOLERANCES = {"float32": 1e-4, "tf32": 1e-2, "float16": 1e-2, "bfloat16": 5e-2}
 RELU_TOLERANCES = {"float32": 5e-2, "tf32": 4e-1, "float16": 4e-1, "bfloat16": 8e-1}
-"""Relative differences that rounding explains, by precision: of the loss; of the gradients of a network whose functions
-are smooth, and of outputs; of the gradients of any other network. All are above the largest that were measured between
-variants that compute the same (docs/internals/equality.md).
+"""The largest relative differences of gradients that rounding explains in networks with ReLU, by precision. Tolerances
+are above the largest differences measured between variants that compute the same (docs/internals/equality.md).
 
 The derivative of ReLU jumps at 0. Rounding by u sends a share of about u of all values to its other side, each of which
 changes the gradient by all of its part, so that in the Euclidean norm it changes by about sqrt(u), not by u.
 """
 
 SMALL_SHARE = 1e-2
-"""A gradient that is a smaller share of all gradients counts as if it had this one. Gradients that are zero except for
-rounding exist: that of a bias in front of batch norm."""
+"""A gradient with a smaller share of all gradients is treated as having this one. Some gradients are zero except for
+rounding, such as that of a bias before batch norm."""
 
 _TINY = 1e-30
-"""Below every gradient that is not 0."""
+"""Below every nonzero gradient."""
 
 _WITHOUT_CHANCE = ("dropout", "recurrent_dropout")
-"""Parameters that a check sets to 0: their masks are drawn at random, by each implementation in another order."""
+"""Parameters that a check sets to 0: each implementation draws their masks at random in another order."""
 
 State = Literal["same", "differs", "not comparable"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equality:
-    """What a check came to.
+    """The result of a check.
 
     Attributes:
         state: Whether the differences are within the tolerance.
         loss_difference: Relative difference of the loss; None in inference.
         difference: Largest relative difference of a gradient, in inference of the outputs.
-        tensor: The weight whose gradient that is, or `outputs`.
-        loss_tolerance: What rounding explains of the loss.
-        tolerance: What it explains of the gradients or outputs.
+        tensor: The weight with that gradient, or `outputs`.
+        loss_tolerance: The loss difference that rounding explains.
+        tolerance: The difference of gradients or outputs that rounding explains.
         reason: Why they could not be compared.
     """
 
@@ -82,12 +81,12 @@ def blocker(spec: RunSpec, baseline: RunSpec) -> str | None:
 
 
 def common_parts(spec: RunSpec, baseline: RunSpec) -> int:
-    """Return into how many parts a batch is cut so that each GPU of either variant gets whole ones."""
+    """Return into how many parts to cut a batch so that each GPU of either variant gets whole parts."""
     return math.lcm(*(max(1, int(side.variant["gpus"])) for side in (spec, baseline)))
 
 
 def spec_to_check(spec: RunSpec, baseline: RunSpec) -> RunSpec:
-    """Return a variant with the baseline's seed, and everything else that does not change a step, without dropout."""
+    """Return a variant without dropout, with the baseline's seed and other parameters that do not change a step."""
     workload = find_workload(baseline.workload)
     shared = [p.name for p in workload.parameters if not p.affects_step and p.name != "devices"] if workload else []
     same: Variant = {name: baseline.variant[name] for name in shared if name in baseline.variant}
@@ -96,7 +95,7 @@ def spec_to_check(spec: RunSpec, baseline: RunSpec) -> RunSpec:
 
 
 def tolerances(spec: RunSpec, baseline: RunSpec) -> tuple[float, float]:
-    """Return how far loss and gradients (in inference: outputs) may be off by the coarser rounding of two variants."""
+    """Return the tolerances of loss and gradients (in inference: outputs) for the coarser rounding of two variants."""
     is_smooth = not is_custom(spec.workload) and spec.variant.get("activation") == "tanh"
     of_gradients = SMOOTH_TOLERANCES if is_smooth or spec.variant.get("mode") == "inference" else RELU_TOLERANCES
     precisions = [str(side.variant.get("precision")) for side in (spec, baseline)]
@@ -141,7 +140,7 @@ def judge_check(check: EqualityCheck, spec: RunSpec) -> Equality:
 
 
 _LARGE = 1e-2
-"""A difference that is said together with what rounding explains."""
+"""Larger differences are reported together with what rounding explains."""
 
 
 def largest_of(equalities: Sequence[Equality]) -> Equality:
@@ -151,13 +150,13 @@ def largest_of(equalities: Sequence[Equality]) -> Equality:
 
 
 def describe_differences(equality: Equality) -> str:
-    """Return how near two variants are: `loss within 3.0e-07, gradients within 2.1e-06 (layer0/forward/kernel)`."""
+    """Return how close two variants are: `loss within 3.0e-07, gradients within 2.1e-06 (layer0/forward/kernel)`."""
     is_large = equality.difference is not None and equality.difference >= _LARGE
     return ", ".join(_parts(equality, "within", "equal")) + (f". {_explained(equality)}" if is_large else "")
 
 
 def describe_excess(equality: Equality) -> str:
-    """Return how far apart two variants are, and how far rounding explains."""
+    """Return how much two variants differ, and how much rounding explains."""
     return f"{' and '.join(_parts(equality, 'off by', 'equal'))}. {_explained(equality)}"
 
 
@@ -167,7 +166,7 @@ def _explained(equality: Equality) -> str:
 
 
 def _parts(equality: Equality, word: str, equal: str) -> list[str]:
-    """Return what is said of the loss, if there is one, and of gradients or outputs."""
+    """Return the phrases about the loss, if any, and about gradients or outputs."""
     assert equality.difference is not None, "it was compared"
     what = "outputs" if equality.tensor == "outputs" else "gradients"
     where = f" ({equality.tensor})" if equality.difference and equality.tensor != what else ""
@@ -189,7 +188,7 @@ Pair = tuple[bytes, bytes]
 
 
 def known_checks(runs: Iterable[StoredRun]) -> dict[Pair, EqualityCheck]:
-    """Return the newest check of each pair of variants that stored runs have."""
+    """Return the newest check of each pair of variants in stored runs."""
     checks = [(run.row.spec, check) for run in runs for check in run.equality]
     return {
         (_encoded(spec), _encoded(with_defaults(RunSpec(workload=spec.workload, variant=check.baseline)))): check
@@ -198,10 +197,10 @@ def known_checks(runs: Iterable[StoredRun]) -> dict[Pair, EqualityCheck]:
 
 
 def find_equality(spec: RunSpec, baseline: RunSpec, checks: Mapping[Pair, EqualityCheck]) -> Equality | None:
-    """Return what a check of two variants came to, whichever of them was the baseline then; None without one.
+    """Return the result of a check of two variants, whichever was the baseline; None without a check.
 
-    If both were checked against a third, their differences add up: ||g - r|| <= ||g - t|| + ||t - r||. That can show
-    that they compute the same, but not that they do not.
+    If both were checked against a third, their differences add up: ||g - r|| <= ||g - t|| + ||t - r||. This can show
+    that they compute the same, but not that they differ.
     """
     mine, theirs = _encoded(spec), _encoded(baseline)
     direct = checks.get((mine, theirs)) or checks.get((theirs, mine))

@@ -1,7 +1,7 @@
-"""Confidence intervals of means and ratios over processes, and the repeats that a given precision requires.
+"""Confidence intervals of means and ratios over processes, and the repeats that a precision requires.
 
-A process (one run) is the unit: blocks within one process share its luck, so they never narrow an interval. Functions
-take a value per process, positive where they take logarithms; `level` is the probability that an interval holds.
+A process (one run) is the unit: blocks of one process are not independent, so they never narrow an interval. Functions
+take one value per process, positive if they use logarithms; `level` is the probability that an interval holds.
 """
 
 import math
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 import numpy as np
 
 LEVEL = 0.95
-"""Probability that the intervals of a comparison hold, all together and at every look at it."""
+"""Probability that the intervals of a comparison hold, all together and at every look."""
 _FIRST_LOOK_ERROR = 0.03
 _LOOK_EXPONENT = 1.5
 MIN_REPEATS = 3
-"""Processes of each variant from which on there is an interval: two that happen to be alike are too common."""
+"""The fewest processes of each variant for an interval: two that happen to be alike are too common."""
 Gpus = tuple[str, ...]
 """The GPUs of a run."""
 LARGEST_LOG = 700.0
 WIDEST_KNOWN = 1.0
-"""Half-width from which on a ratio is not known at all: ± 100 %, twice or half as much as estimated."""
+"""From this half-width on a ratio counts as unknown: ± 100 %, twice or half the estimate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +44,19 @@ class Estimate:
 
     @property
     def half_width(self) -> float | None:
-        """Half the interval's width as a share of the value, on the logarithm: 0.01 is about ± 1 %."""
+        """Return half the interval's width on the logarithm: 0.01 is about ± 1 %."""
         if self.low is None or self.high is None:
             return None
-        return (math.log(self.high) - math.log(self.low)) / 2  # the ratio of two ends may be beyond any number
+        return (math.log(self.high) - math.log(self.low)) / 2  # the ratio of the ends may overflow
 
     @property
     def is_known(self) -> bool:
-        """Whether there is an interval, and one below `WIDEST_KNOWN`."""
+        """Return whether there is an interval, narrower than `WIDEST_KNOWN`."""
         half = self.half_width
         return half is not None and half < math.log1p(WIDEST_KNOWN)
 
     def scaled(self, factor: float) -> "Estimate":
-        """Return the estimate times a factor; one below 0 mirrors it."""
+        """Return the estimate times a factor; a negative one mirrors it."""
         low, high = (None if end is None else end * factor for end in (self.low, self.high))
         return Estimate(self.value * factor, *((low, high) if factor > 0 else (high, low)), self.n)
 
@@ -73,26 +73,26 @@ def sidak_level(level: float, comparisons: int) -> float:
 def level_at(look: int, comparisons: int = 1) -> float:
     """Return the level of each interval of a family, so that they hold together and at every look with `LEVEL`.
 
-    A family is what one comparison, or one column of a table, holds against one baseline.
+    A family is the intervals of one comparison, or one column of a table, against one baseline.
 
-    Whoever adds runs and judges again has another chance to be wrong. So the first look may be wrong with 3 %, look k
-    with 3 % / k^1.5: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
-    Biometrika 70, over the number of looks, because nobody knows which will be the last. `python -m benchmarks compare`
-    shows that all looks together are wrong in less than 6 %; docs/internals/decisions has the candidates for both.
+    Adding runs and judging again is another chance to be wrong. So the first look may be wrong with 3 %, look k with 3
+    % / k^1.5: error spending as in Lan and DeMets (1983), "Discrete sequential boundaries for clinical trials",
+    Biometrika 70, over the number of looks, because the last one is unknown. `python -m benchmarks compare` shows that
+    all looks together are wrong in less than 6 %; docs/internals/decisions has the candidates for both.
 
     Args:
-        look: How often these runs may have been judged, this time included.
+        look: How often these runs may have been judged, including now.
         comparisons: Number of intervals in the family.
     """
     return sidak_level(1 - _FIRST_LOOK_ERROR / look**_LOOK_EXPONENT, comparisons)
 
 
 PLANNED_LEVEL = level_at(1)
-"""Level of an interval that is judged once, after the runs that were planned."""
+"""Level of an interval that is judged once, after the planned runs."""
 
 
 def mean(values: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """Return the geometric mean of positive values with Student's t interval of their logarithms; None without any."""
+    """Return the geometric mean of positive values, with Student's t interval of their logarithms; None if empty."""
     if not values:
         return None
     logs = np.log(np.asarray(values, dtype=np.float64))
@@ -107,8 +107,8 @@ def ratio(values: Sequence[float], baseline: Sequence[float], level: float = PLA
     """Return the ratio of geometric means, with Welch's t interval on the logarithms.
 
     Welch (1947), "The generalization of Student's problem when several different population variances are involved",
-    Biometrika 34; degrees of freedom by Satterthwaite (1946). None when either side is empty, no interval below
-    `MIN_REPEATS` processes of either side; `n` is the smaller sample.
+    Biometrika 34; degrees of freedom by Satterthwaite (1946). None if either side is empty, no interval if either has
+    fewer than `MIN_REPEATS` processes; `n` is the smaller sample.
     """
     return mean_ratio([(values, baseline)], level) if values and baseline else None
 
@@ -123,10 +123,10 @@ def difference(values: Sequence[float], baseline: Sequence[float], level: float 
 
 
 def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], level: float = PLANNED_LEVEL) -> Estimate:
-    """Return the geometric mean of the ratios of several pairs of variants, of which no variant is in two.
+    """Return the geometric mean of the ratios of several pairs of variants; no variant is in two pairs.
 
     The variance of its logarithm is the sum of those of all means, over the square of the number of pairs. No interval
-    where a variant has fewer than `MIN_REPEATS` processes; `n` is the smallest sample.
+    if a variant has fewer than `MIN_REPEATS` processes; `n` is the smallest sample.
     """
     sides = [np.log(np.asarray(side, dtype=np.float64)).tolist() for pair in pairs for side in pair]
     means = [_mean(side) for side in sides]
@@ -139,7 +139,7 @@ def mean_ratio(pairs: Sequence[tuple[Sequence[float], Sequence[float]]], level: 
 
 
 def _mean(values: Sequence[float]) -> float:
-    # Of so few values this and the variance are faster than NumPy's by half, and asked for thousands of times.
+    # For so few values, in thousands of calls, this and the variance are twice as fast as NumPy's.
     return sum(values) / len(values)
 
 
@@ -157,11 +157,11 @@ def ratio_within_gpus(
 ) -> Estimate:
     """Return the ratio of geometric means of runs on the same GPUs, with Welch's interval on the residuals.
 
-    The logarithms are fitted by least squares with a level for each GPU, since two of one model differ by up to 7 % in
-    the energy of the same work. No interval below `MIN_REPEATS` processes a side, or where the GPUs take more than half
-    of the degrees of freedom.
+    Least squares fits the logarithms with a level for each GPU, because two of one model differ by up to 7 % in the
+    energy for the same work. No interval below `MIN_REPEATS` processes per side, or if the GPUs take more than half of
+    the degrees of freedom.
 
-    Both sides have values of the same GPUs.
+    Both sides must have values for the same GPUs.
     """
     sides = [[(gpus, value) for gpus, figures in side.items() for value in figures] for side in (values, baseline)]
     counts = [len(side) for side in sides]
@@ -185,9 +185,9 @@ def ratio_within_gpus(
 
 
 def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: float = LEVEL) -> Estimate | None:
-    """Return the ratio of two samples of equal variance, by Student's pooled t: one of the two may be a single process.
+    """Return the ratio of two samples of equal variance, by Student's pooled t; one of them may be a single process.
 
-    Student (1908), "The probable error of a mean", Biometrika 6. None when either side is empty or both have one.
+    Student (1908), "The probable error of a mean", Biometrika 6. None if either side is empty or both have one process.
     """
     if not values or not baseline or len(values) + len(baseline) < 3:
         return None
@@ -202,14 +202,14 @@ def pooled_ratio(values: Sequence[float], baseline: Sequence[float], level: floa
 def half_width_of_sum(squared_errors: Sequence[tuple[float, int]], level: float, degrees_left: float = 1.0) -> float:
     """Return half the width of the interval of a sum or difference of independent means.
 
-    Three processes of a machine with two clock states are alike in one of four cases and then say nothing of the other
-    state; next to eight, an interval of 97 % by their own errors covers 89 %. So the variance is not below that of
-    equal noise in all means. For equal numbers of processes the two are the same.
+    On a machine with two clock states, three processes are alike in one of four cases and then reveal nothing of the
+    other state; compared with eight, a 97 % interval from their own errors covers 89 %. So the variance is at least
+    that of equal noise in all means, which is the same for equal numbers of processes.
 
     Args:
-        squared_errors: For each mean its squared standard error and its number of processes.
+        squared_errors: For each mean, its squared standard error and its number of processes.
         level: Probability that the interval holds.
-        degrees_left: Share of their degrees of freedom that a fit has left.
+        degrees_left: Share of the degrees of freedom that remains after a fit.
     """
     squares = sum((n - 1) * n * error for error, n in squared_errors)
     pooled = squares / sum(n - 1 for _, n in squared_errors) * sum(1 / n for _, n in squared_errors)
@@ -237,7 +237,7 @@ def _estimate(centre: float, half: float, n: int) -> Estimate:
 def _bounded_exp(logarithm: float) -> float:
     """Return the exponential of a logarithm, within the range of a float.
 
-    Two wild values have an interval over hundreds of powers of ten.
+    The interval of two wild values may span hundreds of powers of ten.
     """
     return math.exp(min(max(logarithm, -LARGEST_LOG), LARGEST_LOG))
 
@@ -253,9 +253,9 @@ _RANGE = 0.8
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequiredRepeats:
-    """After `repeats` more of each variant their ratio is expected to be known to ± `half_width` (0.005 is 0.5 %).
+    """The repeats of each variant after which their ratio should be known to ± `half_width` (0.005 is 0.5 %).
 
-    Few runs hardly show how noisy they are: in 80 % of cases it takes `fewest` to `most`.
+    Few runs hardly reveal their noise: in 80 % of cases it takes `fewest` to `most`.
     """
 
     repeats: int
@@ -269,8 +269,8 @@ def precision_reached(
 ) -> bool:
     """Return whether the ratio is known to ± `precision_pct` percent, so that no further repeat is needed.
 
-    The first narrow interval is a narrow one by chance more often than others; at the level of `level_at` it still
-    covers the truth often enough (docs/internals/statistics.md).
+    The first narrow interval is more often narrow by chance; at the level of `level_at` it still covers the truth often
+    enough (docs/internals/statistics.md).
     """
     estimate = ratio(values, baseline, level)
     half = estimate.half_width if estimate else None
@@ -280,11 +280,11 @@ def precision_reached(
 def required_repeats(
     values: Sequence[float], baseline: Sequence[float], look: int = 1, comparisons: int = 1
 ) -> RequiredRepeats | None:
-    """Return how many more repeats narrow the interval to the next rounder figure (of 50, 20, 10, 5, 2, 1, 0.5 … %).
+    """Return how many more repeats narrow the interval to the next round figure (50, 20, 10, 5, 2, 1, 0.5 … %).
 
-    They are judged by the next look. None without an interval, or where it is narrow enough for any purpose.
+    The next look judges them. None without an interval, or if it is narrow enough for any purpose.
 
-    The runs may have been judged up to this `look`; that many `comparisons` hold together.
+    The runs may have been judged `look` times so far; `comparisons` intervals hold together.
     """
     estimate = ratio(values, baseline, level_at(look, comparisons))
     half = estimate.half_width if estimate else None
@@ -299,17 +299,17 @@ def required_repeats(
 
 
 _LEAST_DISTANCE_LEVEL, _MOST_NOISE = 0.94, 0.9
-"""Level of the interval whose near end is taken for the distance of two variants, and the quantile of their noise."""
+"""The level of the interval whose near end is taken as the distance of two variants, and the quantile of their noise.
+"""
 
 
 def repeats_to_tell(
     faster: Sequence[float], slower: Sequence[float], look: int = 1, comparisons: int = 1
 ) -> int | None:
-    """Return how many more repeats of each tell that the first is faster; None if it may not be.
+    """Return how many more repeats of each show that the first is faster; None if it may not be.
 
-    They are enough for the least distance that these runs leave likely, at the most noise. Where this says a number,
-    that many tell it in 4 of 5 cases (`python -m benchmarks compare`): of alike variants, of which more repeats tell
-    nothing, it seldom does.
+    They suffice for the smallest likely distance at the most likely noise, in 4 of 5 cases (`python -m benchmarks
+    compare`). For equal variants, where more repeats show nothing, the result is usually None.
 
     `look` and `comparisons` are as in `required_repeats`.
     """
@@ -326,15 +326,15 @@ def additional_repeats(
     """Return the further processes of each variant after which the interval is expected to be narrow enough.
 
     Welch's half-width with the standard deviations seen so far held fixed and the counts raised. As Kupper and Hafner
-    (1989), "How appropriate are popular sample size formulas?", The American Statistician 43, warn, such a number is
-    reached in about half of all cases only.
+    (1989), "How appropriate are popular sample size formulas?", The American Statistician 43, warn, it suffices in only
+    about half of all cases.
 
     Args:
         values: One positive value per process, two or more.
-        baseline: The same of the baseline.
+        baseline: The baseline's values.
         target: Half-width to reach, as a share of the ratio.
         level: Probability that the interval then holds.
-        noise: True variance over that seen so far.
+        noise: True variance over the variance seen so far.
     """
     a, b = (noise * variance for variance in _variances(values, baseline))
 
@@ -342,17 +342,18 @@ def additional_repeats(
         n_a, n_b = len(values) + more, len(baseline) + more
         return half_width_of_sum([(a / n_a, n_a), (b / n_b, n_b)], level)
 
-    # So many make the standard error small enough; twice that, as degrees of freedom may shift between unequal numbers.
+    # This many make the standard error small enough; twice that, because degrees of freedom shift between unequal
+    # numbers.
     enough = 2 * max(len(values), len(baseline)) * (half_width(0) / math.log1p(target)) ** 2
     upper = min(_MAX_REPEATS, math.ceil(enough) + 1)
     return bisect_left(range(upper), True, key=lambda more: half_width(more) <= math.log1p(target))
 
 
 def _noise_quantile(values: Sequence[float], baseline: Sequence[float], probability: float) -> float:
-    """Return a quantile of true over seen variance: of normal values the degrees of freedom over chi-square."""
+    """Return a quantile of true over observed variance: for normal values, the degrees of freedom over chi-square."""
     a, b = _variances(values, baseline)
     degrees = satterthwaite_degrees([(a / len(values), len(values)), (b / len(baseline), len(baseline))])
-    from scipy.special import gammaincinv  # here, for it takes 0.3 s
+    from scipy.special import gammaincinv  # here: the import takes 0.3 s
 
     return degrees / float(2 * gammaincinv(degrees / 2, 1 - probability))
 
@@ -362,23 +363,23 @@ def _variances(values: Sequence[float], baseline: Sequence[float]) -> tuple[floa
 
 
 def student_t(degrees: float, probability: float) -> float:
-    """Return the quantile of Student's t distribution; `probability` is that of a lower value."""
-    # Here, as in the next one: the import takes 0.3 s, and most commands judge nothing.
+    """Return the quantile of Student's t distribution; `probability` is that of lower values."""
+    # Here, as below: the import takes 0.3 s, and most commands judge nothing.
     from scipy.special import stdtrit
 
     return float(stdtrit(degrees, probability))
 
 
 POWER = 0.8
-"""Share of experiments in which a difference that "can be shown" is shown: 4 of 5."""
+"""The share of experiments that show a difference that "can be shown": 4 of 5."""
 _MOST_REPEATS = 1000
-"""Of which a larger number is not looked for."""
+"""Larger numbers are not searched."""
 _WIDEST_LOG = math.log1p(WIDEST_KNOWN)
 
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The spread `sd` between processes of one variant, from `runs` processes with `degrees` of freedom."""
+    """The spread `sd` between a variant's processes, from `runs` processes with `degrees` of freedom."""
 
     sd: float
     degrees: int
@@ -387,10 +388,10 @@ class Noise:
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What `repeats` of each variant can show, as shares: the expected half-width, and the smallest difference.
+    """What `repeats` of each variant can show: the expected half-width and the smallest difference, as shares.
 
-    `half_width` is half the interval's width; a difference of `smallest` is shown in 4 of 5 experiments. Where not even
-    `WIDEST_KNOWN` is, `sufficient_repeats` would show it, None if that takes more than anybody makes.
+    `half_width` is half the interval's width; 4 of 5 experiments show a difference of `smallest`. If they would not
+    even show `WIDEST_KNOWN`, `sufficient_repeats` would, or None if that takes too many.
     """
 
     repeats: int
@@ -410,12 +411,12 @@ def pooled_noise(variants: Iterable[Sequence[float]]) -> Noise | None:
 
 
 def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | None:
-    """Return what an experiment with the program's intervals can show; None with fewer repeats than an interval takes.
+    """Return what an experiment with the program's intervals can show; None with too few repeats for an interval.
 
     The smallest difference follows from the noncentral t distribution: Johnson and Welch (1940), "Applications of the
     non-central t-distribution", Biometrika 31.
 
-    `sd` is the spread between processes of each variant; that many variants are compared with one baseline.
+    `sd` is the spread between processes of each variant; `comparisons` variants are compared with one baseline.
     """
     if repeats < MIN_REPEATS:
         return None
@@ -426,7 +427,7 @@ def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | No
 
 
 def _log_resolution(sd: float, repeats: int, comparisons: int) -> tuple[float, float]:
-    from scipy.special import nctdtrinc  # here, for it takes 0.3 s
+    from scipy.special import nctdtrinc  # here: the import takes 0.3 s
 
     square = sd**2 / repeats
     half = half_width_of_sum([(square, repeats)] * 2, level_at(1, comparisons))

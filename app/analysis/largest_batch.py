@@ -1,4 +1,4 @@
-"""The search for the largest batch that fits: doubled until memory runs out, then bisected. Pure; it runs nothing."""
+"""The search for the largest batch that fits: doubled until memory runs out, then bisected. Pure functions."""
 
 from dataclasses import dataclass, field
 from typing import Literal
@@ -17,13 +17,13 @@ TRIAL_PARAMETERS: dict[str, Value] = {
     "epochs": 0,
     "schedule": "constant",
 }
-"""What a try has instead of the variant's own: enough steps to have allocated all that a step needs."""
+"""What a try replaces in the variant: enough steps to allocate everything that a step needs."""
 _STEP_DIVISOR = 8
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTrial:
-    """One batch size that was run: the run's number, and how it ended."""
+    """A batch size that was tried: the run's number, and how it ended."""
 
     run: int
     batch_size: int
@@ -32,10 +32,10 @@ class BatchTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LargestBatch:
-    """What a search found: the largest batch size that fitted and the smallest that did not, None if there is none.
+    """The result of a search: the largest batch size that fitted and the smallest that did not; None if there is none.
 
-    `ending` says why it ended: at the limit every try had fitted. `reason` is that of `fails` where it was not memory
-    that ran out, or of the try that the search was broken off for.
+    `ending` says why it ended; at the limit every try fitted. `reason` is why `fails` failed, if not for lack of
+    memory, or why the try that ended the search failed.
     """
 
     ending: Ending
@@ -48,7 +48,7 @@ class LargestBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchBounds:
-    """Where a search begins, where it ends at the latest, and between which multiples it distinguishes."""
+    """Where a search begins and must end, and the multiples that it distinguishes."""
 
     start: int
     limit: int
@@ -87,7 +87,7 @@ def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = No
 
 @dataclass(slots=True)
 class BatchSearch:
-    """Chooses the next batch size to try from how the trials before ended."""
+    """Chooses the next batch size to try from the outcomes of earlier trials."""
 
     bounds: SearchBounds
     fits: int = 0
@@ -106,10 +106,10 @@ class BatchSearch:
         return middle if self.fits < middle < self.fails else None
 
     def record(self, trial: BatchTrial, reason: str | None = None) -> bool:
-        """Record how a trial ended; return false if that ends the search.
+        """Record a trial's outcome; return false if it ends the search.
 
-        A batch that fails otherwise than for memory, where a smaller one was fine, does not fit either: a tensor may
-        have more elements than a kernel can count.
+        A batch that fails for another reason than memory, after a smaller one succeeded, does not fit either: a tensor
+        may have more elements than a kernel can count.
         """
         self.tries.append(trial)
         if trial.outcome == "completed":
@@ -122,7 +122,7 @@ class BatchSearch:
         return True
 
     def result(self, ending: Ending | None = None, reason: str | None = None) -> LargestBatch:
-        """Return what is known; `ending` says why the search stopped early."""
+        """Return the result so far; `ending` says why the search stopped early."""
         natural: Ending = "none fits" if not self.fits else "limit" if self.fails is None else "found"
         return LargestBatch(
             ending=ending or natural,

@@ -1,12 +1,12 @@
-"""Multi-resolution curves in bounded memory, and their minimum and maximum per pixel column.
+"""Curves at several resolutions in bounded memory, with their minimum and maximum per pixel column.
 
-Level 0 holds samples, level k one row (time, smallest, largest) for each range of `BASE_S * 4 ** k` seconds. Each
-level keeps at least its newest `KEEP` rows and drops the oldest: the further back, the coarser, but no peak is lost.
+Level 0 holds samples, level k one row (time, smallest, largest) for each range of `BASE_S * 4 ** k` seconds. Each level
+keeps at least its newest `KEEP` rows and drops the oldest: older data are coarser, but no peak is lost.
 
-Memory of one curve: 0.26 MB of samples and at most 0.39 MB a level, taken as the history grows. An 8 h session at 20 Hz
-takes 2 MB a curve, so 8 curves on each of 2 GPUs take 32 MB. A window that ends now is there at pixel resolution on up
-to `KEEP / 4` columns, however long it is, for samples no closer than `BASE_S`; a short window long ago is as coarse as
-what is left of it.
+A curve takes 0.26 MB of samples and at most 0.39 MB per level, allocated as the history grows. An 8 h session at 20 Hz
+takes 2 MB per curve, so 8 curves on each of 2 GPUs take 32 MB. A window that ends now has pixel resolution on up to
+`KEEP / 4` columns, however long it is, for samples no closer than `BASE_S`; a short window long ago is as coarse as its
+remaining rows.
 """
 
 import math
@@ -41,13 +41,13 @@ class Pyramid:
 
     @property
     def x(self) -> Floats:
-        """Times of the samples still held whole: a view, valid until the next change."""
+        """Return the times of the samples still kept: a view, valid until the next change."""
         x: Floats = self._levels[0].rows(0)[0]
         return x
 
     @property
     def y(self) -> Floats:
-        """Their values, NaN if there is none: a view, valid until the next change."""
+        """Return their values, NaN for a gap: a view, valid until the next change."""
         y: Floats = self._levels[0].rows(0)[1]
         return y
 
@@ -56,7 +56,7 @@ class Pyramid:
         return sum(level.memory_bytes for level in self._levels)
 
     def append(self, x: float, y: float) -> bool:
-        """Add one sample, NaN for a gap; one that is not later than the newest is dropped and gives False."""
+        """Add one sample, NaN for a gap; one not later than the newest is dropped and returns False."""
         samples = self._levels[0]
         if x <= samples.newest:
             return False
@@ -79,14 +79,14 @@ class Pyramid:
         """Return the rows from `start` to `end` as times, smallest and largest values, each of shape (n,).
 
         One row beyond each end is included, so that lines reach the border. NaN is a gap; one narrower than a pixel may
-        close. Of samples, where they are few enough, smallest and largest are one and the same array.
+        close. If samples are few enough, smallest and largest are the same array.
 
         There are a few rows for each pixel column.
         """
         return self._rows(self._level_for(start, (end - start) / max(1, columns)), start, end)
 
     def nearest(self, x: float, max_distance: float) -> tuple[float, float] | None:
-        """Smallest and largest value of the row nearest to `x`, as fine as known; None in a gap or out of reach."""
+        """Return the smallest and largest value of the row nearest to `x`; None in a gap or out of reach."""
         level = self._level_for(x, 0.0)
         times, low, high = self._rows(level, x, x)
         if not len(times):
@@ -104,7 +104,7 @@ class Pyramid:
         return level
 
     def _rows(self, level: int, start: float, end: float) -> tuple[Floats, Floats, Floats]:
-        """Return a level's rows in a window, then of each finer level the newest rows, which no coarser one has yet."""
+        """Return a level's rows in a window, then each finer level's newest rows, which coarser levels lack."""
         if level == 0:
             x, y = _rows_between(self._levels[0].rows(0), start, end)
             return x, y, y
@@ -123,7 +123,7 @@ class Pyramid:
 
 
 class _Level:
-    """Rows of one resolution in one array, the newest at its end; `folded` of them are in the next level too."""
+    """Rows of one resolution in one array, the newest at its end; the next level contains `folded` of them."""
 
     def __init__(self, width_s: float, keep: int, *, is_first: bool, last: bool) -> None:
         self.width_s = width_s
@@ -170,7 +170,7 @@ class _Level:
 
     def fold(self, width_s: float) -> Floats:
         """Return the complete ranges of `width_s` among the rows not folded yet; the last range is not complete."""
-        rows_before = min(1, self.folded)  # the row before tells how long a gap is
+        rows_before = min(1, self.folded)  # the previous row shows how long a gap is
         rows = self.rows(self.folded - rows_before)
         starts = _group_starts(rows[0], rows[1], width_s)
         starts = np.append(rows_before, starts[starts > rows_before])
@@ -182,7 +182,7 @@ class _Level:
         return np.stack([rows[0, starts[:-1]], low, high])
 
     def _ensure_capacity(self, new_rows: int) -> None:
-        """Grow up to twice what to keep; from then on drop old rows that the next level has."""
+        """Grow up to twice the rows to keep; from then on drop old rows that the next level has."""
         surplus = self.count - self._keep
         if surplus > 0 and self.count + new_rows > 2 * self._keep and (self._last or self.folded >= surplus):
             self._array[:, : self._keep] = self._array[:, surplus : self.count].copy()
@@ -199,7 +199,7 @@ class _Level:
 
 
 def _group_starts(x: Floats, low: Floats, width: float) -> Indices:
-    """Return where ranges of `width` begin. A gap longer than a range is its own group, so that it survives."""
+    """Return where ranges of `width` begin. A gap longer than a range is a separate group, so that it survives."""
     starts = np.empty(len(x), dtype=np.bool_)
     starts[:1] = True
     interval = np.floor(x / width)

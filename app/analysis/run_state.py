@@ -1,4 +1,4 @@
-"""When compared runs were measured and in which state: their order in time, drift, clocks, temperature, host load."""
+"""When compared runs were measured and in which state: their order, drift, clocks, temperature, host load."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,28 +15,28 @@ from app.values.records import Floats, StoredRun
 ORDER_LIMIT = 0.6
 """Variants with at least this `RunOrder.separation` were not interleaved.
 
-Of 2 to 5 runs each, under a linear drift of 5 % and 1 % of noise, an order at the limit covers 91 to 95 % and runs one
-variant after the other 15 to 92 %; orders below it cover 95 % or more (docs/internals/statistics.md).
+With 2 to 5 runs each, a linear drift of 5 % and 1 % noise, intervals of an order at the limit cover 91 to 95 %, of one
+variant after the other 15 to 92 %, and below the limit 95 % or more (docs/internals/statistics.md).
 """
 
 GAP_S = 3600.0
-"""Variants so far apart in time may have met the machine in another state, also if each was run once."""
+"""Variants this far apart in time may have met the machine in different states, even with one run each."""
 
 MAX_EXTRAPOLATION = 4.0
-"""A drift within variants says nothing on times that many times farther apart than the runs of one variant."""
+"""Drift within variants says nothing about times this many times farther apart than one variant's runs."""
 
 _MIN_DRIFT_DEGREES = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOrder:
-    """How the runs of a variant lie in time against those of the baseline.
+    """The order in time of a variant's runs and the baseline's.
 
     Attributes:
-        separation: 1 if all were made after all of the baseline's, -1 if before, 0 if interleaved: the share of pairs
-            that are in one order less the share in the other (Cliff's delta).
-        gap_s: Seconds between the end of the earlier ones and the start of the later ones; 0 if they overlap.
-        same_boot: Whether some of both were made without a restart in between, on one machine.
+        separation: 1 if all are later than the baseline's, -1 if earlier, 0 if interleaved: the share of pairs in one
+            order minus the share in the other (Cliff's delta).
+        gap_s: Seconds between the end of the earlier runs and the start of the later ones; 0 if they overlap.
+        same_boot: Whether runs of both were made without a restart in between, on one machine.
     """
 
     separation: float
@@ -45,7 +45,7 @@ class RunOrder:
 
     @property
     def is_apart(self) -> bool:
-        """Whether they were measured long after one another, or on a machine restarted meanwhile."""
+        """Return whether they were measured long apart, or on a machine restarted in between."""
         return abs(self.separation) == 1 and (self.gap_s >= GAP_S or not self.same_boot)
 
 
@@ -65,11 +65,11 @@ def run_order(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> RunOr
 def drifts_between(
     groups: Sequence[Sequence[StoredRun]], variants: Sequence[Sequence[StoredRun]], baseline: Sequence[StoredRun]
 ) -> list[Estimate | None]:
-    """Return by which factor a drift as that within all groups changed the speed from the baseline to each variant.
+    """Return the factor by which the drift seen within groups changed the speed from the baseline to each variant.
 
     The slope of the logarithm of the throughput over time, common to all groups, each of which has its own level
-    (analysis of covariance), times the distance of the two mean times; Student's t interval. None if the runs cannot
-    tell, or only by extrapolating too far.
+    (analysis of covariance), times the distance of the two mean times; Student's t interval. None if the runs do not
+    show it, or only by extrapolating too far.
     """
     times_s, logs = zip(*(_centred(group) for group in groups), strict=True)
     all_s, all_logs = np.concatenate(times_s), np.concatenate(logs)
@@ -104,12 +104,12 @@ def _mean_time_s(runs: Sequence[StoredRun]) -> float:
 
 
 def mean_clock_mhz(run: StoredRun) -> float | None:
-    """Return the mean SM clock of the measured part, of the run's slowest GPU; None if not recorded."""
+    """Return the mean SM clock in the measured part of the run's slowest GPU; None if not recorded."""
     return min((float(values.mean()) for values in measured_values(run, "sm_clock_mhz")), default=None)
 
 
 def highest_clock_mhz(runs: Sequence[StoredRun]) -> float | None:
-    """Return the highest SM clock that any sample of these runs has, in or out of their measured parts."""
+    """Return the highest SM clock in any sample of these runs, inside or outside their measured parts."""
     clocks = [gpu.present("sm_clock_mhz")[2] for run in runs for gpu in gpu_columns(run)]
     return max((float(values.max()) for values in clocks if values.size), default=None)
 
@@ -121,9 +121,9 @@ def start_temperature_c(run: StoredRun) -> float | None:
 
 
 def other_processes_load_pct(run: StoredRun) -> float | None:
-    """Percent of all processors that others than the run's worker used while it measured.
+    """Return the percentage of all processors that programs other than the run's worker used while it measured.
 
-    None if its worker's own load was not recorded, as during other runs, or that is of one of its processes alone.
+    None if its worker's load was not recorded, as during concurrent runs, or covers only one of its processes.
     """
     variant = run.row.spec.variant
     if variant.get("framework") == "pytorch" and int(variant.get("gpus", 1)) > 1:
@@ -141,9 +141,9 @@ def other_processes_load_pct(run: StoredRun) -> float | None:
 
 
 def host_bound_share(run: StoredRun) -> float | None:
-    """Return the share of the run's steps that another load of the host can stretch, 0 to 1; None if not known.
+    """Return the share of the run's steps that other load on the host can stretch, 0 to 1; None if unknown.
 
-    On the processor that is all of a step; on GPUs the time in which no kernel ran, by the traced kernels.
+    On the CPU this is all of a step, on GPUs the time without a kernel, by the traced kernels.
     """
     if not used_gpus(run):
         return 1.0

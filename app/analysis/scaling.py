@@ -1,8 +1,8 @@
 """Scaling to more GPUs: efficiency, the parts of a step on each device, and the likely cause of lost time.
 
-Efficiency is throughput on many GPUs over what that many times the few would give. Strong scaling keeps the global
-batch, weak scaling the batch of each GPU (Gustafson 1988, "Reevaluating Amdahl's law"). What is lost is accounted for
-in time: each part of the longer step against the same part of an ideal one.
+Efficiency is throughput on many GPUs over the few GPUs' throughput times the ratio of their numbers. Strong scaling
+keeps the global batch, weak scaling the batch of each GPU (Gustafson 1988, "Reevaluating Amdahl's law"). The loss is
+accounted for in time: each part of the longer step against the same part of an ideal one.
 """
 
 from collections.abc import Sequence
@@ -45,24 +45,23 @@ Cause = Literal[
 ]
 
 NEGLIGIBLE_LOSS = 0.05
-"""A loss below this names no cause: processes of one variant alone often differ by a few per cent."""
+"""A smaller loss has no named cause: processes of one variant often differ by a few percent."""
 DOMINANT_SHARE = 0.5
-"""A part is named as the cause only when it makes up more of the lost time than all others together."""
+"""A part is named as the cause only if it makes up more of the lost time than all others together."""
 IMBALANCE_THRESHOLD = 0.05
-"""Devices that compute this much longer than others differ by more than clocks of equal GPUs do from run to run."""
+"""Devices whose computing times differ by more than this differ by more than equal GPUs' clocks from run to run."""
 
 VARYING_PARAMETERS = frozenset(parameter_names(lambda parameter: parameter.scales or not parameter.affects_step))
-"""What may differ between runs that are compared by their GPUs; the all-reduce is looked at on its own."""
+"""Parameters that may differ between runs that are compared by their GPUs; the all-reduce is compared separately."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuCountResult:
-    """The runs on one number of GPUs; every figure is of one GPU and one step, None if it is not known.
+    """The runs on one number of GPUs; every figure is per GPU and step, None if unknown.
 
-    `parts` are those of the measured step, None if the `traced` one does not fit it. `communication_share` is of the
-    time of all kernels, `gap_us` the mean time between two kernels, `straggler_ms` how much longer the slowest GPU
-    computes than the fastest, `data_ms` how long a step waits for data from the host; link bytes are those that one GPU
-    sends.
+    `parts` are the measured step's, None if the `traced` step does not fit. `communication_share` is a share of all
+    kernels' time, `gap_us` the mean time between two kernels, `straggler_ms` how much longer the slowest GPU computes
+    than the fastest, `data_ms` a step's wait for data from the host; link bytes are those that one GPU sends.
     """
 
     gpus: int
@@ -85,9 +84,9 @@ class GpuCountResult:
 class Scaling:
     """From few GPUs to many: `efficiency` is 1 if nothing is lost.
 
-    `lost` is the time of a step beyond the ideal one, which for one global batch is that of the few divided among more;
-    `lost_data_ms` is how much of it is waiting for data. The intervals of `comparisons` numbers of GPUs, over the
-    same few, hold together.
+    `lost` is a step's time beyond the ideal one, which for one global batch is the few GPUs' time divided among more;
+    `lost_data_ms` is the part spent waiting for data. The intervals of `comparisons` numbers of GPUs, over the same
+    few, hold together.
     """
 
     kind: ScalingKind
@@ -102,9 +101,9 @@ class Scaling:
 
 
 def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
-    """Return every pair of groups among the runs that differ in GPUs alone, at one global or at one per-GPU batch.
+    """Return every pair of groups of runs that differ only in GPUs, at the same global or per-GPU batch.
 
-    The few are those with the fewest GPUs of their kind. Runs that measured nothing, and runs on the CPU, do not count.
+    The few are the fewest GPUs of their kind. Runs without measurements, and runs on the CPU, do not count.
     """
     sides = _gpu_count_results(runs)
     pairs: list[tuple[ScalingKind, GpuCountResult, GpuCountResult]] = []
@@ -130,14 +129,14 @@ def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
 
 
 def _fixed_settings(run: StoredRun) -> tuple[object, ...]:
-    """Return what has to be equal: the rest of the variant, and the GPU model."""
+    """Return what must be equal: the rest of the variant, and the GPU model."""
     full = run.row.spec
     fixed = (setting for setting in sorted(full.variant.items()) if setting[0] not in VARYING_PARAMETERS)
     return (full.workload, frozenset(run.row.gpu_names), *fixed)
 
 
 def _are_comparable(few: StoredRun, many: StoredRun) -> bool:
-    """Return whether two runs differ in their GPUs alone; a single GPU exchanges nothing, so any all-reduce matches."""
+    """Return whether two runs differ only in their GPUs; a single GPU exchanges nothing, so any all-reduce matches."""
     few_variant, many_variant = (run.row.spec.variant for run in (few, many))
     same_all_reduce = few_variant["gpus"] == 1 or few_variant.get("all_reduce") == many_variant.get("all_reduce")
     return same_all_reduce and _fixed_settings(few) == _fixed_settings(many)
@@ -181,7 +180,7 @@ def _communication_share(kernels: Sequence[Kernel]) -> float:
 
 
 def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, family: Sequence[GpuCountResult]) -> Scaling:
-    """Return how a step scales; the intervals of all numbers of GPUs over the same few, the family, hold together."""
+    """Return how a step scales; the intervals of the family, all numbers of GPUs over the same few, hold together."""
     rows = [[run.row for run in side.runs] for side in family]
     ratios = family_ratios(rows, [run.row for run in few.runs], throughputs)
     speedup = ratios[next(index for index, side in enumerate(family) if side is many)]
@@ -207,7 +206,7 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, famil
 def _cause(
     efficiency: Estimate, lost: StepParts | None, lost_data_ms: float, few: GpuCountResult, many: GpuCountResult
 ) -> Cause:
-    """Return the part that makes up most of the lost time, or why none is named.
+    """Return the cause of most of the lost time, or why none is named.
 
     Data come first, as their wait looks like a gap between kernels; then a straggler, as its wait looks like exchange.
     """
@@ -233,6 +232,6 @@ def _cause(
 
 
 def _link_bytes_per_step(group: Sequence[StoredRun], field: str, step_ms: float) -> float | None:
-    """Return the bytes that one GPU sends per step over a link, by its telemetry in the measured part."""
+    """Return the bytes that one GPU sends per step over a link, by telemetry in the measured part."""
     rates = [rate for run in group for rate in measured_means(run, field)]
     return float(np.mean(rates)) * step_ms / 1000 if rates else None

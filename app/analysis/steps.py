@@ -1,7 +1,7 @@
 """Where the time of a step goes: computing, exposed communication, and idle.
 
-Kernels count by the trace: a profiler leaves their time alone, but stretches the gaps between them up to threefold
-(docs/internals/measurements/2026-11-22-why.md). So idle is what the measured, untraced step has beyond its kernels.
+Kernel times come from the trace: a profiler does not change them, but stretches the gaps between them up to threefold
+(docs/internals/measurements/2026-11-22-why.md). So idle is the time of the measured, untraced step beyond its kernels.
 """
 
 from collections.abc import Iterable, Sequence
@@ -14,15 +14,12 @@ from workloads.catalog import is_script
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 TOLERANCE = 0.02
-"""Kernels that take this much longer than the measured step are of another one: their time repeats to 0.2 to 1 %."""
+"""Kernels that take this much longer than the measured step belong to another one: their time repeats to 0.2 to 1 %."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TracedStep:
-    """The kernels of one traced step on one GPU: how many, for how long any of them ran, or one that computes.
-
-    What communicates does not compute.
-    """
+    """The kernels of one traced step on one GPU: their number, and the time in which any ran, or any that computes."""
 
     busy_ms: float
     compute_ms: float
@@ -33,15 +30,15 @@ class TracedStep:
 
 
 IdleCause = Literal["host", "kernel", "other"]
-"""What an idle GPU waits for: the host, which has not begun to launch the next kernel; the next kernel, which was
-launched in time; or something else, as another stream or GPU."""
+"""What an idle GPU waits for: the host, which has not yet launched the next kernel; the next kernel, launched in time;
+or something else, such as another stream or GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepParts:
     """A measured step on one GPU, or the difference of two, in milliseconds.
 
-    It computes, or communicates while nothing computes, or is idle: no kernel runs. Of a step no part is below 0.
+    It computes, communicates while nothing computes, or is idle, without a kernel. A step's parts are never negative.
     """
 
     compute_ms: float
@@ -70,8 +67,8 @@ class StepParts:
 def step_parts(traced: TracedStep | None, step_ms: float | None) -> StepParts | None:
     """Return the parts of a measured step, which add up to it.
 
-    None without a trace or a measured step, or where they do not fit. Kernels that are longer than the step within
-    `TOLERANCE` are shortened to it.
+    None without a trace or a measured step, or if they do not fit. Kernels longer than the step are shortened to it if
+    within `TOLERANCE`.
     """
     if traced is None or not step_ms or not traced.fits(step_ms):
         return None
@@ -99,7 +96,7 @@ def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
         return mean_step([traced_device(device, evidence.steps) for device in evidence.devices])
     if gpus > 1:
         return None
-    # Runs older than the times of each device: a single GPU exchanges nothing.
+    # Runs older than device times: a single GPU exchanges nothing.
     busy_ms = evidence.busy_ns / 1e6 / evidence.steps
     kernels = sum(kernel.count for kernel in evidence.kernels) / evidence.steps
     return TracedStep(busy_ms=busy_ms, compute_ms=busy_ms, kernels=kernels)
@@ -121,7 +118,7 @@ def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
 
 
 def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
-    if is_script(spec.workload):  # of which the steps alone are sure
+    if is_script(spec.workload):  # only its steps are certain
         seconds, steps = summary.measured_s, summary.measured_steps
         return 1000 * seconds / steps if seconds and steps else None
     batch_size, throughput = spec.variant.get("batch_size"), summary.throughput
@@ -133,7 +130,7 @@ def run_traced_step(run: StoredRun) -> TracedStep | None:
 
 
 def idle_shares(evidence: Evidence | None) -> dict[IdleCause, float] | None:
-    """Return the share of each cause in the traced gaps of all devices; None without gaps or without launches."""
+    """Return each cause's share of the traced gaps on all devices; None without gaps or launches."""
     devices = evidence.devices if evidence else ()
     gaps_ns = sum(device.span_ns - device.busy_ns for device in devices)
     waits = [(device.host_wait_ns, device.kernel_wait_ns) for device in devices]
@@ -146,13 +143,13 @@ def idle_shares(evidence: Evidence | None) -> dict[IdleCause, float] | None:
 
 
 def gpu_step_ms(run: StoredRun) -> float | None:
-    """Return for how long kernels ran on a GPU in a step, the mean of its GPUs; None without a trace of GPUs."""
+    """Return the time in which kernels ran on a GPU per step, averaged over its GPUs; None without a trace of GPUs."""
     traced = run_traced_step(run)
     return traced.busy_ms if traced else None
 
 
 def occupancy_pct(evidence: Evidence | None) -> float | None:
-    """Return how much of a GPU's warp slots the kernels can fill, the mean by their time; None if not known."""
+    """Return the share of a GPU's warp slots that kernels can fill, averaged by their time; None if unknown."""
     kernels = evidence.kernels if evidence else ()
     occupancies = [(kernel.time_ns, kernel.occupancy_pct) for kernel in kernels if kernel.occupancy_pct]
     total_ns = sum(time_ns for time_ns, _ in occupancies)
@@ -160,7 +157,7 @@ def occupancy_pct(evidence: Evidence | None) -> float | None:
 
 
 def busy_share(run: StoredRun) -> float | None:
-    """Return the share of a measured step in which a kernel ran, from 0 to 1; None if its parts are not known."""
+    """Return the share of a measured step in which a kernel ran, from 0 to 1; None if its parts are unknown."""
     step_ms = measured_step_ms(run.row.spec, run.row.summary)
     parts = step_parts(run_traced_step(run), step_ms)
     return 1 - parts.idle_ms / step_ms if parts and step_ms else None
@@ -169,7 +166,7 @@ def busy_share(run: StoredRun) -> float | None:
 def imbalance(devices: Sequence[DeviceTime]) -> float | None:
     """Return how much longer the slowest device computes than the fastest, as a share of the mean; None below two.
 
-    Only computing counts: a device that waits for another one does so inside its communication kernel, and looks busy.
+    Only computing counts: a device waits for another inside its communication kernel, and looks busy.
     """
     times = [device.compute_ns for device in devices]
     if len(times) < 2 or not sum(times):
@@ -184,14 +181,14 @@ def straggler_ms(devices: Sequence[DeviceTime], steps: int) -> float:
 
 
 def kernel_ms(evidence: Evidence) -> float:
-    """Return the milliseconds per step and device that one nanosecond of a kernel's time over all of them is."""
+    """Return the milliseconds per step and device for one nanosecond of a kernel's total time."""
     return 1 / (1e6 * evidence.steps * max(len(evidence.devices), 1))
 
 
 TENSOR_CORE_SHARE = 0.05
-"""Products without tensor cores that take more than this share of a step are worth a warning."""
+"""A larger share of a step in products without tensor cores causes a warning."""
 _TENSOR_CORE_PRECISIONS = frozenset({"tf32", "bfloat16"})
-"""Precisions whose products are meant for tensor cores."""
+"""Precisions whose products should run on tensor cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,7 +202,7 @@ class SlowProducts:
 
 
 def slow_products(spec: RunSpec, evidence: Evidence | None, step_ms: float | None) -> SlowProducts | None:
-    """Return the products without tensor cores if they take much of a step although the precision is meant for them."""
+    """Return the products without tensor cores if they take much of a step although the precision allows them."""
     if evidence is None or not evidence.steps or not step_ms:
         return None
     slow = [kernel for kernel in evidence.kernels if kernel.tensor_cores is False]

@@ -24,16 +24,16 @@ _COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "count
 
 Marks = NDArray[np.bool_]
 Found = Iterator[tuple[str, Marks]]
-"""Fields with implausible readings, and which these are."""
+"""Fields with implausible readings, and a mask of these."""
 
 
 _COPIED_VALUES = 1 << 20
 
 
 def plausible_samples(columns: SampleColumns) -> SampleColumns:
-    """Return a device's samples with NaN for implausible readings, which its `implausible` counts too.
+    """Return a device's samples with NaN for implausible readings, which `implausible` counts.
 
-    The same object where all are plausible.
+    It is the same object if all are plausible.
     """
     for find in (_beyond_limits, _wrong_counts):
         columns = _without(columns, dict(find(columns)))
@@ -54,7 +54,7 @@ def _without(columns: SampleColumns, flaws: Mapping[str, Marks]) -> SampleColumn
 
 
 def _highest_limit_mw(columns: SampleColumns) -> float:
-    """Return the highest power limit that is plausible: power follows a lower one only after a while; 0 if none is."""
+    """Return the highest plausible power limit, because power follows a lower one only after a while; 0 without one."""
     limits_mw = columns.fields.get("power_limit_mw")
     if limits_mw is None:
         return 0.0
@@ -63,7 +63,7 @@ def _highest_limit_mw(columns: SampleColumns) -> float:
 
 @lru_cache(maxsize=64)
 def _bounds(names: tuple[str, ...], total_bytes: int | None, limit_mw: float) -> tuple[Floats, Floats]:
-    """Return the least and the highest plausible values of fields; runs of a machine share them."""
+    """Return the least and the highest plausible values of fields; runs on one machine share them."""
     capacities = {"memory_total_bytes": total_bytes, "power_limit_mw": limit_mw}
     limits = [FIELDS[name].limits for name in names]
     highest = [limit.highest(capacities.get(limit.of)) for limit in limits]
@@ -77,7 +77,7 @@ def _beyond_limits(columns: SampleColumns) -> Found:
         size = max((values.size for values in table.values()), default=0)
         if not size:
             continue
-        # All fields at once, for each alone costs more than its comparison; but their copy must stay small.
+        # All fields together, because each alone costs more than its comparison; but their copy must stay small.
         together = max(1, _COPIED_VALUES // size)
         for start in range(0, len(table), together):
             names = tuple(table)[start : start + together]
@@ -113,9 +113,9 @@ def _wrong_counts(columns: SampleColumns) -> Found:
 
 @dataclass(frozen=True, slots=True)
 class TelemetryAudit:
-    """The rate achieved, the distance of readings from their time, readings missed, and the sampler's processor time.
+    """The achieved rate, the jitter of readings, missed readings, and the sampler's processor time.
 
-    The percentage is of one processor. None if too little was sampled to say.
+    The percentage refers to one processor. None if there are too few samples.
     """
 
     hz: float | None = None
@@ -126,9 +126,9 @@ class TelemetryAudit:
 
 
 def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
-    """Audit the device sampled most often; jitter is the distance of each interval from the median one.
+    """Audit the device sampled most often; jitter is the deviation of intervals from the median.
 
-    Missed readings are those of the GPU that missed most, until the end of the run: it may be lost before.
+    Missed readings are counted on the worst GPU until the end of the run, even if the GPU is lost before.
     """
     busiest = max(samples, key=lambda columns: columns.t_ns.size, default=None)
     cpu_pct = _sampler_cpu_pct(samples)
@@ -148,7 +148,7 @@ def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
 
 
 def _missed_readings(columns: SampleColumns, all_t_ns: Ints, typical_ms: float) -> int:
-    """Return how many readings of a device are missing or gave nothing, between the first and last of all times."""
+    """Return how many readings of a device are missing or empty, between the first and last of all times."""
     absent = [np.isnan(values) for values in columns.fields.values()]
     t_ns = columns.t_ns[~np.logical_and.reduce(absent)] if absent else columns.t_ns
     gaps_ms = np.diff(np.concatenate((all_t_ns[:1], t_ns, all_t_ns[-1:]))) / 1e6
@@ -164,28 +164,28 @@ def _sampler_cpu_pct(samples: tuple[SampleColumns, ...]) -> float | None:
 
 
 MIN_BLOCKS = 8
-"""With fewer blocks there is too little to tell a change from chance: none is cut."""
+"""With fewer blocks a change cannot be distinguished from chance, and none is cut."""
 MAX_CUT_FRACTION = 4
-"""At most one in that many blocks is cut."""
+"""At most one in this many blocks is cut."""
 _PENALTY = 3.0
-"""In units of log(number of blocks), for one change point: one for where it is, and for the two means."""
+"""For one change point, in units of log(number of blocks): one for its position, and two for the means."""
 
 
 def warmup_blocks(rates: Floats) -> int:
     """Return how many of the first blocks belong to a warm-up; 0 if the rates (examples/s) do not change early.
 
-    The one change of mean that leaves the least squares, kept when it lowers Schwarz' criterion, and when it comes in
-    the first quarter: a machine that changes later drifts, and that is no warm-up. Yao (1988), "Estimating the number
-    of change-points via Schwarz' criterion", Statistics & Probability Letters 6; the penalty of three logarithms is
-    that of Zhang and Siegmund (2007), "A modified Bayes information criterion with applications to the analysis of
-    comparative genomic hybridization data", Biometrics 63.
+    It is the change of mean that minimises the squares, kept if it lowers Schwarz' criterion and lies in the first
+    quarter: a later change is drift, not warm-up. Yao (1988), "Estimating the number of change-points via Schwarz'
+    criterion", Statistics & Probability Letters 6; the penalty of three logarithms is that of Zhang and Siegmund
+    (2007), "A modified Bayes information criterion with applications to the analysis of comparative genomic
+    hybridization data", Biometrics 63.
     """
     n = len(rates)
     if n < MIN_BLOCKS:
         return 0
     residuals = np.array([_squared_deviations(rates[:cut]) + _squared_deviations(rates[cut:]) for cut in range(n)])
     best = int(np.argmin(residuals))
-    # Where rates are equal except for rounding there is no change to speak of.
+    # If rates are equal except for rounding, there is no change.
     floor = n * (1e-9 * float(np.mean(rates))) ** 2
     gain = n * np.log((residuals[0] + floor) / (residuals[best] + floor))
     return best if best <= n // MAX_CUT_FRACTION and gain > _PENALTY * np.log(n) else 0
@@ -209,10 +209,10 @@ def summarise(
 
     Args:
         run: The run with its blocks and samples.
-        allocator_peak_bytes: The framework's own peak, from the worker.
+        allocator_peak_bytes: The framework's peak, from the worker.
         flops_per_step: Operations of one step by formula, from the worker.
-        peak_flops_per_s: The calibrated rate of the run's devices together, from the database.
-        ready_step_ms: Time of a step whose data were ready, from the worker.
+        peak_flops_per_s: The total calibrated rate of the run's devices, from the database.
+        ready_step_ms: The time of a step with ready data, from the worker.
     """
     blocks = run.blocks
     cut = warmup_blocks(blocks.throughput[blocks.measured])
@@ -258,7 +258,7 @@ def summarise(
 
 
 def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> float | None:
-    """Return what steps took beyond the time of steps whose data were ready, in percent of all; None if not known."""
+    """Return the time of steps beyond that of steps with ready data, in percent of all; None if unknown."""
     if ready_step_ms is None or not seconds:
         return None
     return 100 * max(0.0, 1 - ready_step_ms / 1e3 * steps / seconds)
@@ -272,9 +272,9 @@ _OF_TELEMETRY = ("mean_power_mw", "energy_mj_per_example", "energy_source", "ene
 
 
 def plausible_run(run: StoredRun, load_all: Callable[[], StoredRun] | None) -> StoredRun:
-    """Return a run without readings that cannot be true, and with the power, energy and memory that the others make.
+    """Return a run without implausible readings, with power, energy and memory computed from the others.
 
-    `load_all` returns it with all fields; None if it has them.
+    `load_all` returns it with all fields; None if it already has them.
     """
     samples = tuple(map(plausible_samples, run.samples))
     if all(columns is stored for columns, stored in zip(samples, run.samples, strict=True)):
@@ -304,7 +304,7 @@ def step_ms(blocks: BlockColumns) -> Floats:
 
 
 def _step_ms_percentiles(of_blocks: Floats, steps: Ints) -> tuple[float | None, float | None, float | None]:
-    """p50, p95 and p99 of the step time, each block weighing as many steps as it holds."""
+    """Return p50, p95 and p99 of the step time, each block weighted by its steps."""
     if not of_blocks.size:
         return None, None, None
     values = np.percentile(np.repeat(of_blocks, steps), [50, 95, 99])
@@ -328,7 +328,7 @@ def _compile_s(run: StoredRun) -> float | None:
 def _peak_bytes(run: StoredRun) -> int | None:
     """Return the highest memory use on one of the run's GPUs, or of the worker if it ran on the CPU.
 
-    What comes after the measured part (the profiler, a calibration) uses memory of its own and does not count.
+    What follows the measured part (the profiler, a calibration) uses additional memory and does not count.
     """
     starts_ns = (phase.start_ns for phase in run.phases if phase.name in ("evidence", "finish"))
     end_ns = min(starts_ns, default=None)
@@ -343,7 +343,7 @@ def _peak_bytes(run: StoredRun) -> int | None:
 
 
 def flops_per_s(summary: Summary) -> float | None:
-    """Return floating-point operations per second: those of one step by formula, times steps per second."""
+    """Return floating-point operations per second: one step's by formula, times steps per second."""
     if summary.flops_per_step is None or not summary.measured_s:
         return None
     return summary.flops_per_step * summary.measured_steps / summary.measured_s
@@ -360,14 +360,14 @@ def mfu(summary: Summary) -> float | None:
 
 
 def energy_mj_per_step(summary: Summary) -> float | None:
-    """Return the energy of one measured step of the run's GPUs together."""
+    """Return the energy of one measured step on all the run's GPUs."""
     if summary.energy_mj_per_example is None or not summary.measured_steps:
         return None
     return summary.energy_mj_per_example * summary.measured_examples / summary.measured_steps
 
 
 class EpochTotals(NamedTuple):
-    """All epochs together: seconds of training and of testing, the last accuracy and the best one, from 0 to 1."""
+    """Totals over all epochs: seconds of training and of testing, the last and the best accuracy, from 0 to 1."""
 
     seconds: float
     testing_seconds: float
@@ -381,12 +381,11 @@ def epoch_seconds(epoch: Epoch) -> float:
 
 
 def epoch_testing_seconds(epoch: Epoch) -> float:
-    """Return how long the test after an epoch took."""
     return (epoch.tested_ns - epoch.end_ns) / 1e9
 
 
 def epoch_waiting_pct(epoch: Epoch, summary: Summary) -> float | None:
-    """Return how long an epoch's steps waited for data, in percent of its training."""
+    """Return the time that an epoch's steps waited for data, in percent of its training."""
     return waiting_pct(summary.ready_step_ms, epoch.steps, epoch_seconds(epoch))
 
 
@@ -406,7 +405,7 @@ def epoch_totals(epochs: Sequence[Epoch]) -> EpochTotals | None:
 def seconds_to_accuracy(epochs: Sequence[Epoch], accuracy: float) -> float | None:
     """Return the seconds of training until the end of the first epoch that reaches an accuracy; None if none does.
 
-    Testing is not counted, and nothing is interpolated: between two tests nobody knows the accuracy.
+    Testing does not count, and nothing is interpolated: between two tests the accuracy is unknown.
     """
     reached = next((number for number, epoch in enumerate(epochs, 1) if epoch.accuracy >= accuracy), None)
     return None if reached is None else sum(map(epoch_seconds, epochs[:reached]))

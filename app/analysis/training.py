@@ -1,6 +1,6 @@
-"""Trainings over whole epochs, all seeds of one together: their time, their accuracy, and whether that is equal.
+"""Trainings over whole epochs, grouped over seeds: their time, their accuracy, and whether accuracies are equal.
 
-Runs that differ in their seed alone are repeats of one training: another start, another order of the same data.
+Runs that differ only in their seed are repeats of one training: another start, another order of the same data.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from app.analysis.verdict import SEED, group_runs, without
 from app.values.records import RunHeader
 
 ACCURACY_MARGIN_POINTS = 0.5
-"""Accuracies that differ by less, in percentage points, count as the same."""
+"""Accuracies that differ by fewer percentage points count as the same."""
 
 ACCURACY_GOALS_PCT = (90, 94)
-"""Accuracies whose time is told; 94 % is the goal of DAWNBench on CIFAR-10 (Coleman et al. 2017)."""
+"""Accuracies whose time is reported; 94 % is the goal of DAWNBench on CIFAR-10 (Coleman et al. 2017)."""
 
 AccuracyDecision = Literal["equal", "lower", "higher", "cannot tell"]
 
@@ -36,13 +36,13 @@ class AccuracyComparison:
 
 
 def accuracies_pct(runs: Sequence[RunHeader]) -> tuple[float, ...]:
-    """Return the accuracy after the last epoch of each completed one of these runs, in percent."""
+    """Return the accuracy after the last epoch of each completed run, in percent."""
     completed = (epoch_totals(run.epochs) for run in runs if run.row.completed)
     return tuple(100 * totals.accuracy for totals in completed if totals)
 
 
 def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
-    """Group runs with epochs that differ in their seed alone, in order of first appearance."""
+    """Group runs with epochs that differ only in their seed, in order of first appearance."""
     return group_runs([run for run in runs if run.epochs], lambda run: without(run.row.spec, SEED))
 
 
@@ -52,7 +52,7 @@ def compare_accuracy(
     """Return whether two trainings reach the same accuracy, by two one-sided tests of the difference of their means.
 
     Schuirmann (1987), as `equivalence` does for throughputs, here with Welch's interval of the difference itself. None
-    where a side has no run.
+    if a side has no runs.
     """
     if not accuracies or not baseline:
         return None

@@ -1,4 +1,4 @@
-"""Compare each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
+"""Compares each variant's runs with the baseline's: ratios, decisions, and whether they do the same work."""
 
 import math
 from collections import Counter
@@ -25,20 +25,21 @@ from workloads.catalog import OF_REPEATS
 from workloads.protocol import RunSpec, Value
 
 TESTS_LEVEL = round(2 * LEVEL - 1, 6)
-"""Level of the interval of two one-sided tests, each of which errs as often as both ends of the verdict's together."""
+"""The level of the interval of two one-sided tests, each of which errs as often as both ends of the verdict's together.
+"""
 
 EquivalenceDecision = Literal["equal", "slower", "faster", "cannot tell"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Equivalence:
-    """How a ratio of throughputs lies to a margin.
+    """The position of a throughput ratio relative to a margin.
 
     Within the margin neither side is slower than the other by more than `margin_pct` percent: at 2 % a ratio from 0.98
-    to 1 / 0.98, the same to both sides on the logarithm.
+    to 1 / 0.98, symmetric on the logarithm.
 
     Attributes:
-        interval: The interval of the two one-sided tests, None if a side has one process only.
+        interval: The interval of the two one-sided tests; None if a side has only one process.
         decision: `equal`: the interval lies within the margin. `slower`, `faster`: the verdict's own, wider interval
             lies beyond it. Else it is undecided.
     """
@@ -56,13 +57,13 @@ class Equivalence:
 def equivalence(
     values: Sequence[float], baseline: Sequence[float], verdict: Estimate, margin_pct: float, level: float
 ) -> Equivalence:
-    """Return how the ratio of two samples lies to a margin, by two one-sided tests.
+    """Return the position of two samples' ratio relative to a margin, by two one-sided tests.
 
     Schuirmann (1987), "A comparison of the two one-sided tests procedure and the power approach for assessing the
     equivalence of average bioavailability", Journal of Pharmacokinetics and Biopharmaceutics 15: two tests at 5 % each
-    are the 90 % interval, which has to lie within the margin. At most one of the two can be wrong.
+    are the 90 % interval, which must lie within the margin. At most one of the two can be wrong.
 
-    `level` is that of the verdict's interval at this look.
+    `level` is the verdict's interval's at this look.
     """
     estimate = ratio(values, baseline, 2 * level - 1)
     interval = estimate.interval if estimate else None
@@ -89,7 +90,7 @@ Run = TypeVar("Run")
 
 
 def operations_per_example(runs: Sequence[RunRow]) -> float | None:
-    """Return the operations of one example by formula (docs/telemetry.md), of one variant's runs; None if not known.
+    """Return the operations per example by formula (docs/telemetry.md) of one variant's runs; None if unknown.
 
     They are the same for every implementation, layout, precision, batch size and number of GPUs.
     """
@@ -98,9 +99,9 @@ def operations_per_example(runs: Sequence[RunRow]) -> float | None:
 
 
 def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | None:
-    """Return how many times the baseline's operations per example this variant does; None if as many, or not known.
+    """Return a variant's operations per example as a multiple of the baseline's; None if equal or unknown.
 
-    Between workloads an example is another thing, and nothing is known.
+    Between workloads examples differ, so it is unknown.
     """
     operations, baseline_operations = operations_per_example(runs), operations_per_example(baseline)
     if (
@@ -114,12 +115,12 @@ def work_ratio(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> float | No
 
 
 def same_work(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> bool:
-    """Return whether two variants do the same work per example, as far as that is known."""
+    """Return whether two variants do the same work per example, as far as is known."""
     return same_workload(runs, other_runs) and work_ratio(runs, other_runs) is None
 
 
 def same_workload(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> bool:
-    """Return whether two variants are of one workload; an example of another one is something else."""
+    """Return whether two variants have the same workload, and so the same kind of example."""
     return runs[0].spec.workload == other_runs[0].spec.workload
 
 
@@ -134,7 +135,7 @@ Decision = Literal[
 ]
 
 FigureValues = Callable[[Sequence[RunRow]], list[float]]
-"""One figure of every run that counts."""
+"""Returns one figure of every run that counts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -167,7 +168,7 @@ class VariantResult:
 
 
 def without(spec: RunSpec, names: Collection[str] = OF_REPEATS) -> RunSpec:
-    """Return a spec without some parameters: what repeats of one variant share."""
+    """Return a spec without some parameters, by default those that repeats of one variant may not share."""
     return RunSpec(
         workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name not in names}
     )
@@ -180,14 +181,14 @@ SEED = ("seed",)
 def group_by_variant(runs: Sequence[RunRow]) -> list[tuple[RunRow, ...]]:
     """Group runs of equal workload and variant, in order of first appearance.
 
-    Runs that differ in their seed alone, or in how long they measured and warmed up, are repeats: neither decides what
-    a step does.
+    Runs that differ only in their seed, or in how long they measured and warmed up, are repeats: neither changes what a
+    step does.
     """
     return group_runs(runs, lambda run: without(run.spec))
 
 
 def group_runs(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[tuple[Run, ...]]:
-    """Group runs of one spec, in order of first appearance."""
+    """Group runs with equal specs, in order of first appearance."""
     groups: dict[tuple[str, frozenset[tuple[str, Value]]], list[Run]] = {}
     for run in runs:
         spec = spec_of(run)
@@ -196,7 +197,7 @@ def group_runs(runs: Iterable[Run], spec_of: Callable[[Run], RunSpec]) -> list[t
 
 
 def join_repeats(runs: Sequence[RunRow]) -> tuple[list[RunRow], list[str]]:
-    """Return the runs with the specs that they are compared by, and what these lack: what differs between repeats."""
+    """Return the runs with the specs by which they are compared, and what these lack: what differs between repeats."""
     groups = group_by_variant(runs)
     differing = [
         name for name in OF_REPEATS if any(len({row.spec.variant.get(name) for row in group}) > 1 for group in groups)
@@ -206,17 +207,18 @@ def join_repeats(runs: Sequence[RunRow]) -> tuple[list[RunRow], list[str]]:
 
 
 _NOISE, _NOISIER = 0.05, 3.0
-"""The fastest run of a noisy variant is faster than its slowest by that share, by this multiple of others' share."""
+"""A variant is noisy if its fastest run is faster than its slowest by this share, and this multiple of others' share.
+"""
 
 
 def run_spread(runs: Sequence[RunRow]) -> float:
-    """Return by what share the fastest run of a variant is faster than its slowest."""
+    """Return the share by which a variant's fastest run is faster than its slowest."""
     rates = throughputs(runs)
     return max(rates) / min(rates) - 1
 
 
 def steady_variants(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, ...]]:
-    """Return those of some variants, each with several runs, whose runs differ about as little as those of most."""
+    """Return the variants, each with several runs, whose runs differ about as little as those of most variants."""
     if not groups:
         return []
     spreads = list(map(run_spread, groups))
@@ -225,12 +227,12 @@ def steady_variants(groups: Sequence[tuple[RunRow, ...]]) -> list[tuple[RunRow, 
 
 
 def default_baseline(runs: Sequence[RunRow]) -> int:
-    """Return the run that others are compared with where nobody chose one.
+    """Return the run to compare others with by default.
 
-    It is of the first variant with enough runs for an interval that differ no more than those of others, in the one
-    workload with most such variants; or of the one with most runs, if these are twice as many. Where there is none, it
-    is the first run that measured, or the first. What did not run as requested is taken only if nothing else
-    measured. The steadiest of many would be steady by chance, and its intervals too narrow.
+    It belongs to the first variant with enough runs for an interval that differ no more than others', in the workload
+    with most such variants; or to the variant with most runs, if these are twice as many. Otherwise it is the first run
+    that measured, or the first. A run that did not execute as requested counts only if nothing else measured. The
+    steadiest variant would be steady by chance, and its intervals too narrow.
     """
     groups = list(filter(throughputs, group_by_variant(runs)))
     measured = [group for group in groups if all(row.evidence_state != "mismatch" for row in group)] or groups
@@ -259,7 +261,7 @@ def judge(runs: Sequence[RunRow], baseline_run: int, margin_pct: float | None = 
 
 
 def comparable_results(results: Sequence[VariantResult]) -> list[VariantResult]:
-    """Return what can be ranked: variants with a speed-up that do the baseline's work, or all where no other does."""
+    """Return the variants to rank: those with a speed-up that do the baseline's work, or all if no other does."""
     measured = [result for result in results if result.speedup is not None]
     base = next(result for result in results if result.is_baseline)
     alike = [result for result in measured if work_ratio(result.runs, base.runs) is None]
@@ -267,7 +269,7 @@ def comparable_results(results: Sequence[VariantResult]) -> list[VariantResult]:
 
 
 def fastest_result(results: Sequence[VariantResult]) -> VariantResult | None:
-    """Return the comparable variant that is certainly faster than each other one; None if there is none."""
+    """Return the comparable variant that is certainly faster than every other; None if there is none."""
     ranked = rank_results(results)
     return ranked[0] if len(ranked) > 1 and not may_be_as_fast(ranked) else None
 
@@ -278,19 +280,19 @@ def rank_results(results: Sequence[VariantResult]) -> list[VariantResult]:
 
 
 def leading_result(ranked: Sequence[VariantResult]) -> VariantResult | None:
-    """Return the fastest of ranked variants that has an interval; the first where the baseline or none has one."""
+    """Return the fastest ranked variant with an interval; the first if only the baseline, or none, has one."""
     has_interval = (result for result in ranked if result.is_baseline or (result.speedup and result.speedup.interval))
     first, judged = next(iter(ranked), None), next(has_interval, None)
     return first if judged is None or judged.is_baseline else judged
 
 
 def ratios_of_first(ranked: Sequence[VariantResult]) -> list[Estimate]:
-    """Return how many times as fast as each other ranked variant the first is.
+    """Return how many times as fast the first ranked variant is as each other one.
 
-    Only the baseline is judged by the ratio to it. One whose runs differ widely would hide what the others' own runs
-    tell apart. The family is that of the first alone although it was chosen after the runs, since only an error about
-    the variant that is really the fastest counts: Hsu (1984), "Constrained simultaneous confidence intervals for
-    multiple comparisons with the best", Annals of Statistics 12.
+    Variants are compared directly, not through the baseline, whose widely differing runs could hide their difference.
+    The family is only the first's, although it was chosen after the runs, because only an error about the variant that
+    is really the fastest counts: Hsu (1984), "Constrained simultaneous confidence intervals for multiple comparisons
+    with the best", Annals of Statistics 12.
     """
     first = ranked[0]
     if first.is_baseline:
@@ -304,7 +306,7 @@ def ratios_of_first(ranked: Sequence[VariantResult]) -> list[Estimate]:
 
 
 def may_be_as_fast(ranked: Sequence[VariantResult]) -> list[VariantResult]:
-    """Return those of ranked variants that the first is not certainly faster than."""
+    """Return the ranked variants that the first is not certainly faster than."""
     ratios = zip(ranked[1:], ratios_of_first(ranked), strict=True)
     return [result for result, ratio_of_first in ratios if decide(ratio_of_first) != "faster"]
 
@@ -317,7 +319,7 @@ def _with_equivalence(result: VariantResult, baseline: Sequence[RunRow], margin_
 
 
 def family_level(group: Sequence[RunRow], baseline: Sequence[RunRow], comparisons: int) -> float:
-    """Return the level of an interval in a family of that many, at this look at the runs of two variants."""
+    """Return the level of an interval in a family of that size, at the current look at two variants' runs."""
     return level_at(count_looks(group, baseline), comparisons)
 
 
@@ -330,15 +332,14 @@ def family_ratios(
 ) -> list[Estimate | None]:
     """Return each group's ratio of a figure to the baseline's; their intervals hold together and at every look.
 
-    That is the only source of ratios to a baseline: verdict, scaling and reports have the same
-    intervals for the same runs. The baseline's own ratio is 1 and has no interval; None for another workload, or
-    without a figure.
+    It is the only source of ratios to a baseline, so that verdict, scaling and reports agree. The baseline's own ratio
+    is 1 without an interval; the ratio is None for another workload, or without a figure.
 
     Args:
-        groups: The runs of every variant of the family, the baseline may be one.
+        groups: The runs of every variant of the family, which may include the baseline.
         baseline: The runs of the baseline.
-        figures: Returns the figure of all runs that have it.
-        within_gpus: Compare runs on the same GPUs where two variants are spread unevenly over them.
+        figures: Returns the figures of the runs that have one.
+        within_gpus: Compare runs on the same GPUs if two variants are spread unevenly over them.
     """
     base = figures(baseline)
     values = [figures(group) if group and baseline and same_workload(group, baseline) else [] for group in groups]
@@ -361,10 +362,10 @@ GpuSpread = Literal["even", "uneven", "apart"]
 
 
 def gpu_spread(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: FigureValues) -> GpuSpread:
-    """Return how two variants' runs lie on the GPUs that they used.
+    """Return how two variants' runs are spread over GPUs.
 
-    `even`: the same share of both on each, or all on one. `uneven`: other shares, but both on each. `apart`: one
-    variant alone on some. Runs of which the GPUs are not known, or of other numbers of them, tell nothing and are even.
+    `even`: the same share of both on each, or all on one. `uneven`: different shares, but both on each. `apart`: only
+    one variant on some. Runs on unknown GPUs, or on different numbers of them, count as even.
     """
     shares = [
         {gpus: len(values) / len(figures(side)) for gpus, values in _by_gpus(side, figures).items()}
@@ -376,9 +377,9 @@ def gpu_spread(group: Sequence[RunRow], baseline: Sequence[RunRow], figures: Fig
 
 
 def speed_bias_pct(group: Sequence[RunRow], baseline: Sequence[RunRow]) -> float:
-    """Return by how many percent a speed-up changes if it is compared within GPUs.
+    """Return the percentage by which a speed-up changes if compared within GPUs.
 
-    0 if these are spread evenly, or where their levels explain too little of the noise to narrow its interval.
+    It is 0 if runs are spread evenly, or if GPU levels explain too little of the noise to narrow its interval.
     """
     if gpu_spread(group, baseline, throughputs) != "uneven":
         return 0.0
@@ -398,21 +399,20 @@ def _by_gpus(runs: Sequence[RunRow], figures: FigureValues) -> dict[Gpus, list[f
 
 
 FIRST_LOOK = 3
-"""Runs of a variant made by hand at whose number the looks begin: one at two runs counts as this one."""
+"""The number of a variant's manual runs at which looks begin: a look at two runs counts as this one."""
 
 
 def count_looks(runs: Sequence[RunRow], baseline: Sequence[RunRow]) -> int:
-    """Return how often two variants' runs may have been judged to decide whether to add more, this time included.
+    """Return how often two variants' runs may have been judged before adding more, including now.
 
-    A planned number of repeats is judged once, when all are there; every run that was made by hand, or beyond the plan,
-    may have been added because of what those before it said. Of the two variants the one that was added to more often
-    counts, from when the other had two runs.
+    A planned number of repeats is judged once, when complete; every manual run, or run beyond the plan, may have been
+    added because of earlier results. The variant with more additions counts, from when the other had two runs.
     """
     return max(1, _count_looks_since(runs, baseline), _count_looks_since(baseline, runs))
 
 
 def _count_looks_since(runs: Sequence[RunRow], other_runs: Sequence[RunRow]) -> int:
-    """Return after how many numbers of runs of a variant there may have been a look, since another had two runs."""
+    """Return at how many numbers of a variant's runs there may have been a look, since the other had two runs."""
     counted, compared = (
         sorted((row for row in side if row.completed), key=lambda row: row.started_utc_ns)
         for side in (runs, other_runs)
@@ -432,7 +432,7 @@ _MOST_DIGITS = 9
 
 
 def _is_planned(row: RunRow, n: int, runs: int) -> bool:
-    """Return whether a variant's run number `n` of that many is one of a plan that was carried out."""
+    """Return whether a variant's run number `n` of `runs` belongs to a plan that was carried out."""
     if row.planned is None or not row.planned.isdecimal() or len(row.planned) > _MOST_DIGITS:
         return row.planned is not None
     return n <= int(row.planned) <= runs
@@ -465,17 +465,17 @@ def _result(
 
 
 def throughputs(group: Sequence[RunRow]) -> list[float]:
-    """Return the examples/s of every completed run: one that was stopped may have measured a single block."""
+    """Return the examples/s of every completed run: a stopped run may have measured a single block."""
     return _positive(row.summary.throughput for row in group if row.completed)
 
 
 def energies(group: Sequence[RunRow]) -> list[float]:
-    """Return the millijoules per example of the same runs, as far as they have them."""
+    """Return the millijoules per example of completed runs, as far as they have them."""
     return _positive(row.summary.energy_mj_per_example for row in group if row.completed)
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
-    """Return the values that have a logarithm; an imported database may hold anything."""
+    """Return the values that have a logarithm; an imported database may contain any."""
     return [value for value in values if value is not None and 0 < value < math.inf]
 
 

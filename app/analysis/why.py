@@ -1,10 +1,10 @@
-"""Why a step of one variant takes longer than one of another: the difference by class of kernels, kernel and idle time.
+"""Why one variant's step takes longer than another's: the difference by class of kernels, kernel and idle time.
 
-A measured step of a device is the time of its traced kernels, less what ran at the same time, plus the time in which
-none ran: step = kernels − overlap + idle, where busy = kernels − overlap (their union) and idle = step − busy. Tracing
-stretches the gaps between kernels, not the kernels, so idle time comes from the measured step. Where kernels kept a
-device busy for longer than the measured step, `unexplained` is the excess. So the parts always add up to the step, and
-their differences to the difference of two steps. Of the causes of idle time the trace gives the shares.
+A device's measured step is the time of its traced kernels, minus their overlap, plus the time without a kernel: step =
+kernels − overlap + idle, where busy = kernels − overlap (their union) and idle = step − busy. Tracing stretches the
+gaps between kernels, not the kernels, so idle time comes from the measured step. If kernels kept a device busy for
+longer than the measured step, `unexplained` is the excess. So the parts always add up to the step, and their
+differences to the difference of two steps. The trace gives the shares of the causes of idle time.
 """
 
 import math
@@ -29,32 +29,32 @@ Obstacle = Literal["other workload", "nothing measured", "no trace", "processor 
 """Why two variants cannot be compared by their parts."""
 
 MAX_KERNELS = 12
-"""Kernels of a class that are listed one by one at most."""
+"""The most kernels of a class to list."""
 _LISTED_CHANGE, _LISTED_TIME = 0.001, 0.01
-"""A kernel is listed if it changes by the first share of a step, or takes the second."""
+"""A kernel is listed if it changes by the first share of a step, or takes the second share."""
 PER_EXAMPLES = 1000
-"""Examples that times refer to where batch sizes differ."""
+"""The number of examples to which times refer if batch sizes differ."""
 SMALLEST_GAIN = 0.01
-"""A class from which a side would gain this share of its step, or more, is worth a sentence."""
+"""The smallest gain, as a share of a step, for which a class is worth a sentence."""
 _IN_BOTH = 0.01
-"""A class with a smaller share of its time on the other side is done by other classes there."""
+"""A class with a smaller share of its time on the other side corresponds to other classes there."""
 CLASSES: tuple[KernelClass, ...] = get_args(KernelClass)
 IDLE_CAUSES: tuple[IdleCause, ...] = get_args(IdleCause)
 _ROUNDING = 1e-9
 _MORE_LAUNCHES = 0.1
-"""So many more kernels of a step are worth telling where it is longer by idle time."""
+"""If a step is longer by idle time, this many more kernels are worth reporting."""
 _KERNEL_NOISE, _IDLE_NOISE = 0.03, 0.5
-"""Of single runs of one variant, the share of a step by which a class of kernels may differ, and of idle time the share
-by which it may: of the 444 pairs among the reference runs 428 do not."""
+"""For single runs of one variant, how much a class of kernels may differ, as a share of a step, and how much idle time
+may, as a share of itself: 428 of the 444 pairs among the reference runs stay within."""
 _PER_DEVICE = ("batch_size", "gpus")
-"""Settings on which it depends what a kernel computes, beside the compiler."""
+"""Settings, besides the compiler, that determine what a kernel computes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A time of both variants in ms, the mean over their runs, and the other's less the baseline's.
+    """A time of both variants in ms, averaged over their runs, and the other's minus the baseline's.
 
-    `noise_ms` is how far single runs of one variant may be apart in it.
+    `noise_ms` is how much single runs of one variant may differ in it.
     """
 
     baseline_ms: float
@@ -64,7 +64,7 @@ class Change:
 
     @property
     def is_certain(self) -> bool:
-        """Whether the interval leaves no doubt about the sign; without one, whether the change is beyond the noise."""
+        """Return whether the interval leaves no doubt about the sign, or without one, the change exceeds the noise."""
         ends = self.difference.interval
         return abs(self.difference.value) > self.noise_ms if ends is None else ends[0] > 0 or ends[1] < 0
 
@@ -79,7 +79,7 @@ class KernelChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CauseChange:
-    """The change of the idle time of one cause."""
+    """The change of the idle time with one cause."""
 
     cause: IdleCause
     change: Change
@@ -89,7 +89,7 @@ class CauseChange:
 class Part:
     """The change of one part of a step, and of its kernels, the largest first; `more` are not listed.
 
-    `causes` of idle time are there where all runs' traces have them.
+    `causes` of idle time exist if all runs' traces have them.
     """
 
     kind: PartKind
@@ -105,10 +105,11 @@ class StepDifference:
     """Two variants' steps and their parts, the largest change first; on GPUs the parts add up to the step.
 
     Attributes:
-        baseline: The baseline's runs that were measured and traced.
-        other: The other variant's.
-        examples: What all times refer to if the batches of a GPU differ, the examples of one GPU; None is one step.
-        on_gpu: Whether the runs were on GPUs. On the CPU operations overlap and tracing slows them: they do not add up.
+        baseline: The baseline's measured and traced runs.
+        other: The other variant's runs.
+        examples: The number of one GPU's examples to which all times refer if its batches differ; None means one step.
+        on_gpu: Whether the runs were on GPUs. On the CPU, operations overlap and tracing slows them, so that they do
+            not add up.
         step: The measured step.
     """
 
@@ -123,7 +124,7 @@ class StepDifference:
 def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) -> StepDifference | Obstacle:
     """Return the difference of a variant's step to the baseline's, or why it is unknown.
 
-    Each interval holds alone, at every look.
+    Each interval holds separately, at every look.
     """
     if not same_workload([run.row for run in runs], [run.row for run in baseline]):
         return "other workload"
@@ -155,9 +156,9 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
 
 
 def examples_per_gpu(run: StoredRun) -> float:
-    """Return how many examples of a step each GPU computes; on the CPU all."""
+    """Return how many examples of a step each GPU computes; on the CPU, all."""
     variant, summary = run.row.spec.variant, run.row.summary
-    if "batch_size" not in variant:  # a script's, by what it measured
+    if "batch_size" not in variant:  # for a script, as measured
         batch_size = round(summary.measured_examples / max(summary.measured_steps, 1))
         return batch_size / max(int(variant.get("gpus", 1)), 1)
     return int(variant["batch_size"]) / max(int(variant.get("gpus", 1)), 1)
@@ -180,7 +181,7 @@ def _on_gpu(run: StoredRun) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _StepTimes:
-    """Times in ms, a column per run, those of the baseline first; `times` has a row per kernel.
+    """Times in ms, one column per run, the baseline's first; `times` has one row per kernel.
 
     `idle_shares` is empty unless all runs have them.
     """
@@ -256,7 +257,7 @@ def _class_parts(step_times: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
 
 
 def _rest_parts(step_times: _StepTimes, comparer: _Comparer) -> Iterator[Part]:
-    """Yield what else a step consists of, without what no run has."""
+    """Yield the other parts of a step, except those that no run has."""
     total = step_times.times.sum(axis=0)
     idle = np.maximum(step_times.step - step_times.busy, 0.0)
     overlap = -np.maximum(total - step_times.busy, 0.0)
@@ -298,9 +299,9 @@ def _class_part(kind: KernelClass, rows: Ints, step_times: _StepTimes, comparer:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What lies behind the parts: how much of the difference it explains in ms, and its figures of both variants.
+    """A cause behind the parts: how much of the difference it explains, in ms, and both variants' figures.
 
-    They are the mean SM clock in MHz, the ms of waiting for data, or the kernels to launch.
+    Figures are the mean SM clock in MHz, the ms of waiting for data, or the number of kernels to launch.
     """
 
     kind: Literal["clock", "data", "launches"]
@@ -312,9 +313,9 @@ class Cause:
 def find_cause(difference: StepDifference) -> Cause | None:
     """Return the first cause that explains most of a certain difference of steps.
 
-    A clock explains no more than its share of the time in which kernels run, and nothing where parts grow against one
-    another. Waiting for data and for the host to launch kernels are idle time; between numbers of GPUs idle time is
-    waiting for one another, too, and more kernels explain nothing. Runs without samples have no clock.
+    A clock explains at most its share of the time in which kernels run, and nothing if parts change in opposite
+    directions. Waiting for data and for the host to launch kernels is idle time; between different numbers of GPUs idle
+    time also includes waiting for each other, and more kernels explain nothing. Runs without samples have no clock.
     """
     if not difference.on_gpu or not difference.step.is_certain:
         return None
@@ -327,7 +328,7 @@ def find_cause(difference: StepDifference) -> Cause | None:
         slower_ms = (difference.step.baseline_ms - (idle.baseline_ms if idle else 0.0)) * (clocks[0] / clocks[1] - 1)
         candidates.append(Cause("clock", total_ms * min(slower_ms / total_ms, 1.0), clocks[0], clocks[1]))
     waits = [mean_present(run.row.summary.waiting_pct for run in side) for side in sides]
-    if waits != [None, None]:  # a side whose data live on the device has no figure, and waits for none
+    if waits != [None, None]:  # a side whose data stay on the device has no figure, and no wait
         baseline_ms, other_ms = (
             (pct or 0.0) / 100 * step_ms
             for pct, step_ms in zip(waits, (difference.step.baseline_ms, difference.step.other_ms), strict=True)
@@ -349,10 +350,10 @@ def _launches(run: StoredRun, examples: int | None) -> float | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
-    """One side with the other's time in some classes: its step then, and how many times as fast it would be.
+    """One side's step with the other's time in some classes, and how many times as fast it would be.
 
-    `of_baseline` is whether the baseline takes the other's time. The interval is that of the class's change, the step
-    itself counts as known; several classes together have none.
+    `of_baseline`: the baseline takes the other's time. The interval is the class's change's, with the step as known;
+    several classes together have none.
     """
 
     of_baseline: bool
@@ -364,9 +365,9 @@ class WhatIf:
 def what_if(difference: StepDifference) -> tuple[WhatIf, ...]:
     """Return what each side would gain from the classes in which the other is faster, the slower side first.
 
-    Each class of both sides that surely gains `SMALLEST_GAIN` or more, the largest first, then all of them together.
-    Idle time is no class that could be taken over. Nothing where classes do not correspond: on the CPU, between other
-    work per step and GPU, and of compilers that differ; nor where the clock makes most of the difference.
+    Each class of both sides that certainly gains `SMALLEST_GAIN` or more, largest first, then all of them together.
+    Idle time is not a class that could be adopted. Empty if classes do not correspond (on the CPU, with different work
+    per step and GPU, or with different compilers), or if the clock explains most of the difference.
     """
     if not difference.on_gpu or not _do_classes_correspond([*difference.baseline, *difference.other]):
         return ()
@@ -382,9 +383,9 @@ def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
 
 
 def merging_compilers(runs: Sequence[StoredRun]) -> frozenset[str]:
-    """Return the compilers that merged operations of a step into kernels of their own, by the kernels that ran.
+    """Return the compilers that fused operations of a step, by the kernels that ran.
 
-    XLA does so in JAX always, in TensorFlow where `xla` or an implementation asks for it.
+    XLA does so always in JAX, in TensorFlow if `xla` or an implementation requests it.
     """
     kernels = (kernel for run in runs if run.evidence for kernel in run.evidence.kernels)
     return frozenset(filter(None, (merging_compiler(kernel.name) for kernel in kernels)))

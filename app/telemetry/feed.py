@@ -118,7 +118,7 @@ class TelemetryFeed:
         self._reader.start()
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Call `listener` with every message from now on, the inventory immediately; return what unsubscribes it."""
+        """Call `listener` with the inventory now and every later message; return a function that unsubscribes it."""
         with self._changed:
             self._listeners = [*self._listeners, listener]
             inventory = self._inventory

@@ -35,7 +35,7 @@ class PlausibleReadings:
         return self._remove_beyond_limits(values)
 
     def remove_slow(self, t_ns: int, values: dict[str, Any]) -> tuple[str, ...]:
-        """Set slow fields to None that are beyond their limits, or that count back or too fast; return their names."""
+        """Set slow fields to None that are beyond their limits, or count backwards or too fast; return their names."""
         beyond = self._remove_beyond_limits(values)
         wrong = [name for name, value in values.items() if value is not None and not self._counts_up(name, t_ns, value)]
         values.update(dict.fromkeys(wrong))

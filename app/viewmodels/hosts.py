@@ -1,4 +1,4 @@
-"""Hosts as the window shows them: how their connections are, and the choice of one in the form."""
+"""Hosts as the window shows them: the state of their connections, and the form's choice of a host."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,12 +12,12 @@ from app.viewmodels.plot.panels import MachineState, machine_state
 from app.viewmodels.run.fields import Field, Option
 
 Stage = Literal["off", "connecting", "connected", "lost", "failed"]
-"""How far a connection is: `lost` was there and is tried again, `failed` never came about."""
+"""The state of a connection: `lost` was connected and is retried, `failed` never connected."""
 
 MANAGE = "\0manage"
-"""The choice that opens the dialog of hosts; no host has its name."""
+"""The choice that opens the hosts dialog; no host has this name."""
 SILENT_S = 3.0
-"""From then on a host that says nothing is told to be silent."""
+"""After this time without a message a host is reported as silent."""
 _WORDS: dict[Stage, tuple[str, Tone]] = {
     "off": ("not connected", "quiet"),
     "connecting": ("connecting …", "busy"),
@@ -29,13 +29,13 @@ _WORDS: dict[Stage, tuple[str, Tone]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """How the connection to a host is.
+    """The state of the connection to a host.
 
     Attributes:
-        name: What the user calls it.
-        stage: How far its connection is.
-        text: What is waited for, or why there is no connection, in one sentence; "" if there is nothing to say.
-        silent_s: Since it was last heard; 0 without a link.
+        name: The user's name for it.
+        stage: The state of its connection.
+        text: What it waits for, or why there is no connection, in one sentence; "" for neither.
+        silent_s: Seconds since its last message; 0 without a link.
     """
 
     name: str
@@ -45,12 +45,12 @@ class HostState:
 
     @property
     def can_retry(self) -> bool:
-        """Return whether connecting it, or connecting again, is of use."""
+        """Return whether connecting or reconnecting makes sense."""
         return self.stage in ("off", "lost", "failed")
 
 
 def connect_label(state: HostState) -> str:
-    """Return the label of what connects a host, or connects it again; "" if neither is of use."""
+    """Return the label of the button that connects or reconnects a host; "" if neither makes sense."""
     if not state.can_retry:
         return ""
     return "Try again" if state.stage != "off" else "Connect"
@@ -63,9 +63,9 @@ def describe_stage(state: HostState) -> tuple[str, Tone]:
 
 
 def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | None) -> Field:
-    """Return the choice of the host of a run.
+    """Return the choice of a run's host.
 
-    The inventory is that of the chosen one, once it is known.
+    The inventory is the chosen host's, once known.
     """
     states_by_name = {state.name: state for state in states}
     state = states_by_name.get(chosen, HostState(name=chosen))
@@ -107,7 +107,7 @@ def host_machine(state: HostState, inventory: Inventory | None) -> MachineState:
 
 
 def describe_absence(state: HostState) -> tuple[str, str]:
-    """Return why the plots of a host stand still, as a title and a sentence; two "" if they do not."""
+    """Return why the plots of a host stand still, as a title and a sentence; both "" if they do not."""
     name = state.name
     if state.stage == "connecting":
         return f"Connecting to {name}", state.text
@@ -120,9 +120,9 @@ def describe_absence(state: HostState) -> tuple[str, str]:
 
 
 def describe_no_readings(state: HostState, age: str, heard: str) -> tuple[str, str]:
-    """Return why there is nothing to draw of a host, as a title and what to do.
+    """Return why a host has nothing to draw, as a title and what to do.
 
-    `heard` is how long ago it was last heard, "" for never.
+    `heard` is the time since its last message, "" for never.
     """
     last = f" Its last reading came {heard} ago." if heard else ""
     descriptions: dict[Stage, tuple[str, str]] = {

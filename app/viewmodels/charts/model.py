@@ -14,7 +14,7 @@ Tick = tuple[float, str]
 
 _NARROW = 2.0
 _MULTIPLES = ((1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8), (1, 1.5, 2, 3, 5, 7), (1, 2, 5), (1, 3), (1,))
-"""Multiples of powers of ten that ticks are at, the finest first."""
+"""Multiples of powers of ten for ticks, finest first."""
 
 
 def round_step(least: float) -> float:
@@ -27,7 +27,7 @@ _CLOCK_STEPS_S = (10, 20, 30, 60, 120, 300, 600, 1_200, 1_800, 3_600, 7_200, 14_
 
 
 def clock_step(longest_s: float) -> float | None:
-    """Return the longest step at which a clock is round, as half a minute, 5 minutes, an hour; None below 10 s."""
+    """Return the longest round step of a clock, such as half a minute, 5 minutes or an hour; None below 10 s."""
     return next((float(step) for step in reversed(_CLOCK_STEPS_S) if step <= longest_s), None)
 
 
@@ -38,13 +38,13 @@ def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
 
 
 def time_labels(values: Sequence[float], spacing: float) -> list[str]:
-    """Format seconds as a clock, `0:30`, with the decimals that steps below a second need, `0:16.5`."""
+    """Format seconds as a clock, `0:30`, with decimals for steps below a second, `0:16.5`."""
     decimals = max(0, math.ceil(-math.log10(spacing))) if spacing > 0 else 0
     return [units.clock(value, decimals) for value in values]
 
 
 def linear_ticks(low: float, high: float, most: int = 8) -> list[Tick]:
-    """Return multiples of one round step from `low` to `high`, about `most` of them at most."""
+    """Return the multiples of a round step from `low` to `high`, at most about `most`."""
     step = round_step((high - low) / most)
     values = multiples(low, high, step)
     return list(zip(values, tick_labels(values, step), strict=True))
@@ -59,7 +59,7 @@ def percent_ticks(high: float) -> tuple[Tick, ...]:
 
 
 def log_ticks(low: float, high: float, most: int = 7) -> list[Tick]:
-    """Return round multiples of powers of ten, `most` at most; a narrow range has equal steps."""
+    """Return at most `most` round multiples of powers of ten; a narrow range has equal steps."""
     if high / low < _NARROW:
         return linear_ticks(low, high, most)
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
@@ -77,7 +77,7 @@ def _tick(multiple: float, power: int) -> Tick:
 
 
 def doubling_ticks(values: Sequence[int], most: int = 10) -> list[Tick]:
-    """Return these whole numbers, for an axis on which doubling is one step; every second one if they crowd."""
+    """Return these whole numbers for an axis on which doubling is one step; every second one if they crowd."""
     every = math.ceil(len(values) / most)
     return [(float(value), f"{value:,}") for value in values[::every]]
 
@@ -96,7 +96,7 @@ class ChartItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar(ChartItem):
-    """One row: a value with its interval, or None, and the same as text.
+    """One row: a value with its interval, or None, and its text.
 
     Without a value, `text` is the reason: `out of memory`, `baseline`.
     """
@@ -110,7 +110,7 @@ class Bar(ChartItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point(ChartItem):
-    """One point with the intervals of both values; without `y` it is drawn in the row of its `outcome`."""
+    """One point with the intervals of both values; without `y` it is drawn in its `outcome`'s row."""
 
     x: float
     y: float | None
@@ -124,9 +124,9 @@ class Point(ChartItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointSeries:
-    """Points of one colour and shape; a `joined` series is named at its end, points of others are named one by one.
+    """Points of one colour and shape; a `joined` series is named at its end, in others each point is named.
 
-    A series that is not joined is in a legend above the plot, if it has a label.
+    A series that is not joined appears in a legend above the plot if it has a label.
     """
 
     label: str
@@ -138,7 +138,7 @@ class PointSeries:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Guide:
-    """A reference line, such as ideal scaling, in the colour of a series or none; `label` is at its end."""
+    """A reference line, such as ideal scaling, in a series' colour or none; `label` is at its end."""
 
     label: str
     colour: int | None = None
@@ -176,7 +176,7 @@ class Plot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BarChart:
-    """Rows of bars that begin at a line at `start`; `caption` describes what it shows."""
+    """Rows of bars that begin at a line at `start`; `caption` describes them."""
 
     key: str
     title: str
@@ -188,7 +188,7 @@ class BarChart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PointChart:
-    """One plot, or several of one kind side by side."""
+    """One plot, or several of one kind next to each other."""
 
     key: str
     title: str
@@ -203,8 +203,8 @@ WaterfallRole = Literal["total", "less", "more"]
 class WaterfallBar(ChartItem):
     """One row: a bar from `start` to `end`, the interval of its end, and its figures as text.
 
-    A total begins at the axis; the other bars begin where the one above ends. `figure` is the amount, `share` what it
-    is relative to the first total.
+    A total begins at the axis; other bars begin where the one above ends. `figure` is the amount, `share` its ratio to
+    the first total.
     """
 
     start: float
@@ -218,7 +218,7 @@ class WaterfallBar(ChartItem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaterfallChart:
-    """Rows of bars that lead from one total to another; an axis that does not begin at 0 cuts the totals off."""
+    """Rows of bars that lead from one total to another; an axis that does not begin at 0 truncates the totals."""
 
     key: str
     title: str
@@ -232,7 +232,7 @@ AnyItem = TypeVar("AnyItem", bound=ChartItem)
 
 
 def without_runs(chart: Chart, hidden: Collection[int]) -> Chart:
-    """Return a chart without the marks all of whose runs are hidden, on the same axes; never without any mark."""
+    """Return a chart without marks whose runs are all hidden, on the same axes; at least one mark remains."""
 
     def visible(items: Iterable[AnyItem]) -> tuple[AnyItem, ...]:
         return tuple(item for item in items if not set(item.runs) <= set(hidden))
@@ -254,9 +254,9 @@ _LOG_SCALE_RATIO = 8.0
 """Values with a larger ratio than this need a logarithmic axis."""
 _MARGIN = 0.06
 _SMALL_SPAN = 0.35
-"""Values that differ by a smaller share of the largest one are shown on an axis that does not begin at 0."""
+"""Values that differ by a smaller share of the largest one get an axis that does not begin at 0."""
 _SPAN_MARGIN = 0.3
-"""Share of the values' differences that such an axis begins before the smallest one."""
+"""How far below the smallest value such an axis begins, as a share of the values' differences."""
 
 
 def zero_based_axis(values: Iterable[float | None], title: str) -> Axis:
@@ -266,7 +266,7 @@ def zero_based_axis(values: Iterable[float | None], title: str) -> Axis:
 
 
 def span_axis(values: Iterable[float | None], title: str) -> Axis:
-    """Return an axis around the values, from 0 unless their differences would be too small to see on it."""
+    """Return an axis around the values, from 0 unless their differences would be too small to see."""
     finite = _finite(values)
     low, high = min(finite), max(finite)
     margin = _SPAN_MARGIN * (high - low)
@@ -277,7 +277,7 @@ def span_axis(values: Iterable[float | None], title: str) -> Axis:
 def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, most: int = 7) -> Axis:
     """Return a logarithmic axis around the values.
 
-    None and infinite ones are left out; `margin` is the factor between the extreme ones and the ends of the axis.
+    None and infinite values are left out; `margin` is the factor between the extremes and the axis's ends.
     """
     finite = _finite(values)
     low, high = min(finite) / margin, max(finite) * margin
@@ -285,14 +285,14 @@ def log_axis(values: Iterable[float | None], title: str, margin: float = 1.15, m
 
 
 _MIN_REACH = math.log(1.02)
-"""An axis reaches at least 2 % to both sides, so that noise does not look like a difference."""
+"""An axis extends at least 2 % to both sides, so that noise does not look like a difference."""
 
 _MOST_BEYOND, _FARTHEST = math.log1p(WIDEST_KNOWN), math.log(1e12)
 """How far intervals widen an axis beyond its ratios, and where it ends: an imported database may hold any ratio."""
 
 
 def ratio_axis(estimates: Sequence[Estimate], most_ticks: int = 7) -> Axis:
-    """Return an axis of all ratios and of the intervals that tell something, as far as these leave the ratios room."""
+    """Return an axis of all ratios and of the informative intervals, as far as these leave room for the ratios."""
     values = [0.0, *(math.log(estimate.value) for estimate in estimates)]
     narrow = [estimate for estimate in estimates if estimate.is_known] or estimates
     ends = [math.log(end) for estimate in narrow for end in estimate.interval or ()]

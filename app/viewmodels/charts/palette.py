@@ -1,7 +1,7 @@
 """Colours of charts and pages, and the colour and dash pattern of each compared run.
 
-Hues after Okabe and Ito (2008), "Color Universal Design", shifted until they differ for dichromats too and contrast
-with their ground; `tests/gui/test_colours.py` has the limits.
+Hues after Okabe and Ito (2008), "Color Universal Design", shifted until they also differ for dichromats and contrast
+with their background; `tests/gui/test_colours.py` has the limits.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +22,7 @@ from workloads.protocol import RunSpec
 class Palette:
     """Colours of a chart, in any form that SVG takes.
 
-    The first `HUES` of `curves` are those of runs, variants and GPUs; classes of kernels have all of them.
+    Runs, variants and GPUs use the first `HUES` of `curves`; classes of kernels use all of them.
     """
 
     text: str
@@ -68,7 +68,7 @@ PAGE = Palette(
     warning="var(--warning)",
     curves=tuple(f"var(--curve{index})" for index in range(len(LIGHT.curves))),
 )
-"""The colours of an HTML page, light or dark as its reader has it."""
+"""The colours of an HTML page, light or dark as its reader chooses."""
 
 
 def css_variables(palette: Palette) -> str:
@@ -79,7 +79,7 @@ def css_variables(palette: Palette) -> str:
 
 
 DASHES: tuple[tuple[int, ...], ...] = ((), (9, 5), (2, 4), (12, 4, 2, 4), (4, 10), (16, 3), (12, 3, 2, 3, 2, 3))
-"""Pixels drawn and skipped in turn, the first solid. A style is the index of a hue plus `HUES` times that of a dash."""
+"""Pixels drawn and skipped in turn, the first solid. A style is a hue's index plus `HUES` times a dash's index."""
 
 MAX_COMPARED = 750
 """Largest number of runs in one comparison: three of each of 250 variants."""
@@ -89,15 +89,15 @@ MAX_DRAWN = 20
 
 
 def interleave_variants(groups: Sequence[Sequence[RunRow]]) -> list[RunRow]:
-    """Return all runs, the first of every variant before the second of any."""
+    """Return all runs: each variant's first run, then each one's second, and so on."""
     return [row for turn in zip_longest(*groups) for row in turn if row is not None]
 
 
 def curve_styles(groups: Sequence[Sequence[RunRow]]) -> dict[int, int]:
-    """Return the style of each run by its number; no two runs that are drawn have the same.
+    """Return the style of each run by its number; no two drawn runs have the same.
 
     Runs of one variant share a hue and differ in their dashes. If there are too few dashes, or only one variant, each
-    run has its own hue while there is one.
+    run has its own hue as long as there are any.
     """
     rows = interleave_variants(groups)
     variant_index = {row.run: n for n, group in enumerate(groups) for row in group}
@@ -125,7 +125,7 @@ Specs = Mapping[int, RunSpec]
 def colour_choices(chart: PointChart, specs: Specs) -> tuple[str, ...]:
     """Return the parameters that a chart's points can be coloured by: those with as many values as there are hues.
 
-    The workload is one of them where the points of one plot are of several.
+    The workload is one of them if the points of one plot belong to several.
     """
     point_specs = [specs[point.runs[0]] for plot in chart.plots for point in _points(plot)]
     mixed = any(len({specs[point.runs[0]].workload for point in _points(plot)}) > 1 for plot in chart.plots)
@@ -134,10 +134,10 @@ def colour_choices(chart: PointChart, specs: Specs) -> tuple[str, ...]:
 
 
 def default_colouring(chart: PointChart, specs: Specs) -> str:
-    """Return the parameter that explains most of how points differ, "" if each can have its own hue.
+    """Return the parameter that explains most of the points' differences; "" if each can have its own hue.
 
-    What a parameter explains is its adjusted share of the variance of the logarithms, over both axes. One that some
-    points do not have is left to the user.
+    What a parameter explains is its adjusted share of the variance of the logarithms, over both axes. A parameter that
+    some points lack is left to the user.
     """
     points = [point for plot in chart.plots for point in _points(plot) if point.y is not None]
     names = [n for n in colour_choices(chart, specs) if all(_has(specs[point.runs[0]], n) for point in points)]
@@ -153,10 +153,7 @@ def default_colouring(chart: PointChart, specs: Specs) -> str:
 
 
 def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
-    """Return a chart with each of its plots coloured by the parameter that explains most in it, where there is one.
-
-    It has its colour choices too.
-    """
+    """Return a chart with its colour choices, and each plot coloured by the parameter that explains most, if any."""
     alone = (replace(chart, plots=(plot,)) for plot in chart.plots)
     coloured = (colour_by(plot_chart, default_colouring(plot_chart, specs), specs) for plot_chart in alone)
     plots = tuple(plot for plot_chart in coloured for plot in plot_chart.plots)
@@ -166,7 +163,7 @@ def colour_automatically(chart: PointChart, specs: Specs) -> PointChart:
 def colour_by(chart: PointChart, parameter: str, specs: Specs) -> PointChart:
     """Return a chart whose points have a colour and a shape by the value of a parameter.
 
-    A plot in which no point has another value than the others stays as it is.
+    A plot whose points all have the same value does not change.
 
     No line joins them. With "" every variant keeps its own colour.
     """

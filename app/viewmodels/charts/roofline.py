@@ -1,10 +1,9 @@
 """The roofline: operations per second against arithmetic intensity, below what the GPU can do.
 
-Williams, Waterman and Patterson (2009), "Roofline: an insightful visual performance model for multicore
-architectures", Communications of the ACM 52. Operations are by formula and the flat ceilings are the measured rates of
-a matrix product. Bytes are the share of the GPU's memory bandwidth in use, which the driver reports (GPM's DRAM_BW_UTIL
-in nvml.h, of the theoretical maximum), times the bandwidth in NVIDIA's data sheet. The slanted ceiling is all
-of that bandwidth.
+Williams, Waterman and Patterson (2009), "Roofline: an insightful visual performance model for multicore architectures",
+Communications of the ACM 52. Operations follow from a formula, and the flat ceilings are measured rates of a matrix
+product. Bytes are the used share of the GPU's memory bandwidth that the driver reports (GPM's DRAM_BW_UTIL in nvml.h,
+of the theoretical maximum), times the bandwidth in NVIDIA's data sheet. The slanted ceiling is that full bandwidth.
 """
 
 from collections.abc import Sequence
@@ -28,7 +27,7 @@ _GIGA, _TERA = 1e9, 1e12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _ComputeRate:
-    """A variant's rate and its ceiling in operations/s, and the share in use of the memory bandwidth in bytes/s."""
+    """A variant's rate and its ceiling in operations/s, and its used memory bandwidth in bytes/s."""
 
     variant: ChartVariant
     rate: float
@@ -48,7 +47,7 @@ class _ComputeRate:
 
 
 def roofline_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
-    """Return the roofline of variants with known operations, peak and memory traffic; None if there are none."""
+    """Return the roofline of variants with known operations, peak and memory traffic; None without any."""
     placed = [
         speed for variant in variants if (speed := _compute_rate(variant)) and speed.memory_share and speed.bandwidth
     ]
@@ -56,7 +55,7 @@ def roofline_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
 
 
 def _compute_rate(variant: ChartVariant) -> _ComputeRate | None:
-    """Return medians over the runs that measured, as in the table; for the load of the memory, the mean."""
+    """Return medians over the runs that measured, as in the table; for the memory's load, the mean."""
     runs = [run for run in variant.runs if throughputs([run.row])]
     rates = [rate for run in runs if (rate := flops_per_s(run.row.summary)) and rate > 0]
     peaks = [peak for run in runs if (peak := run.row.summary.peak_flops_per_s) and peak > 0]
@@ -98,7 +97,7 @@ def _roofline(speeds: Sequence[_ComputeRate]) -> PointChart:
 
 
 def _ceiling_guide(speed: _ComputeRate, x: Axis, y: Axis) -> Guide:
-    """Return the ceiling from where its slanted part enters the plot to its flat end."""
+    """Return the ceiling, from where its slanted part enters the plot to its flat end."""
     assert speed.bandwidth, "only these are placed"
     top, slope = speed.peak / _GIGA, speed.bandwidth / _GIGA
     start = max(x.low, y.low / slope)

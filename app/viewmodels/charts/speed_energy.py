@@ -19,13 +19,13 @@ from app.viewmodels.format.ratios import CI, Unit, describe_ratio, unit_of
 
 _MJ_PER_J = 1000.0
 _MAX_X_TICKS = 5
-"""Fewer than on the vertical axis: labels side by side need more room."""
+"""Fewer than on the vertical axis: labels next to each other need more room."""
 _TOOLTIP_PAIRS = 12
 """Matched pairs that the tooltip of an effect lists."""
 
 
 def frontier_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
-    """Return a plot per workload of which two variants or more have a throughput and an energy."""
+    """Return a plot for each workload with two or more variants that have a throughput and an energy."""
     measured_variants = [
         variant for variant in variants if variant.throughput is not None and variant.energy is not None
     ]
@@ -112,11 +112,11 @@ _RATIOS: Mapping[RatioKey, tuple[str, str, Callable[[VariantResult], Estimate | 
     "speed-up": ("Speed-up", "to the right is faster", lambda result: result.speedup),
     "energy-ratio": ("Energy per example", "to the left is less", lambda result: result.energy_ratio),
 }
-"""The title of each chart of ratios, what they mean, and the ratio of a result."""
+"""The title of each chart of ratios, the meaning of its direction, and the ratio of a result."""
 
 
 def effects_chart(effects: Sequence[Effect]) -> BarChart | None:
-    """Return the speed-up by each setting alone; those that include another amount of work come last."""
+    """Return the speed-up by each setting alone; those that change the amount of work come last."""
     pairs = [(effect, ratio) for effect in effects if (ratio := drawable(effect.ratio)) is not None]
     if not pairs:
         return None
@@ -155,7 +155,7 @@ def _effect_bar(effect: Effect, ratio: Estimate, colour: int, unit: Unit) -> Bar
 
 
 def ratio_chart(variants: Sequence[ChartVariant], key: RatioKey) -> BarChart | None:
-    """Return a figure of each variant as a ratio to the baseline's, the best first."""
+    """Return each variant's ratio of a figure to the baseline's, best first."""
     title, meaning, read = _RATIOS[key]
     full_name, workload = next(
         (variant.name, variant.spec.workload) for variant in variants if variant.result.is_baseline
@@ -215,7 +215,6 @@ def _describe_different_work(different: Sequence[VariantRatio]) -> str:
 
 
 def _describe_cut(estimates: Sequence[Estimate]) -> str:
-    """Explain the arrow, if an interval extends beyond the axis."""
     axis = model.ratio_axis(estimates)
     cut = any(ratio.interval and (ratio.interval[0] < axis.low or ratio.interval[1] > axis.high) for ratio in estimates)
     return " (arrow: beyond the axis)" if cut else ""

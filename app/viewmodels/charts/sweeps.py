@@ -1,6 +1,6 @@
 """Charts of throughput against batch size and against the number of GPUs.
 
-Two plots for each workload and each kind of scaling: one batch for all GPUs together, one batch for each.
+Each workload has two plots, one per kind of scaling: one batch for all GPUs together, or one for each.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,12 +24,12 @@ from workloads.catalog import parameter_names
 from workloads.protocol import RunSpec, Value
 
 _MAX_MAGNITUDE = 1e18
-"""Largest rate, energy or ratio that is drawn; the smallest is its reciprocal."""
+"""The largest rate, energy or ratio to draw; the smallest is its reciprocal."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChartVariant:
-    """One variant among those compared; `colour` is that of its first run."""
+    """One of the compared variants; `colour` is that of its first run."""
 
     name: str
     colour: int
@@ -46,7 +46,7 @@ class ChartVariant:
 
     @property
     def outcome(self) -> str:
-        """Return the outcome of its last run: `out of memory`."""
+        """Return its last run's outcome: `out of memory`."""
         ended = self.result.runs[-1].outcome
         return OUTCOMES[ended.name if ended else "running"].word
 
@@ -56,12 +56,11 @@ class ChartVariant:
 
     @property
     def energy(self) -> Estimate | None:
-        """Return its energy per example in mJ if it can be drawn."""
+        """Return its energy per example in mJ, if drawable."""
         return drawable(self.result.energy)
 
     @property
     def batch_size(self) -> int | None:
-        """Return its batch size, None for a workload without one."""
         batch = self.spec.variant.get("batch_size")
         return batch if isinstance(batch, int) and batch > 0 else None
 
@@ -87,7 +86,7 @@ def chart_variants(
 
 
 def drawable(estimate: Estimate | None) -> Estimate | None:
-    """Return the estimate without interval ends that no axis can show; None if its value is one of those."""
+    """Return the estimate without interval ends that no axis can show; None if its value is beyond any axis."""
     if estimate is None or not _is_drawable(estimate.value):
         return None
     ends = estimate.interval
@@ -101,9 +100,9 @@ def _is_drawable(value: float) -> bool:
 
 
 def distinct_colours(colours: Sequence[int], many: int) -> tuple[int, ...]:
-    """Return the colours with repeated ones replaced by the next of `many` that is free, while there is one.
+    """Return the colours with repeated ones replaced by the next free one of `many`, as long as there are any.
 
-    Then hues repeat: `many` is added for each repetition, from which a shape follows.
+    After that hues repeat: each repetition adds `many`, which determines a shape.
     """
     distinct: list[int] = []
     for colour in colours:
@@ -127,7 +126,7 @@ BatchFamily = list[ChartVariant]
 
 
 def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
-    """Return a plot per workload with a variant that was run with several batch sizes."""
+    """Return a plot for each workload with a variant that ran with several batch sizes."""
     by_rest: dict[tuple[object, ...], BatchFamily] = {}
     for variant in (variant for variant in variants if variant.batch_size is not None):
         rest = _spec_without_batch(variant.spec)
@@ -155,7 +154,7 @@ def batch_chart(variants: Sequence[ChartVariant]) -> PointChart | None:
 
 
 def _batch_family_names(families: Sequence[BatchFamily]) -> list[str]:
-    """Return names that distinguish the families; a single one is named by its main settings without the batch."""
+    """Return names that distinguish the families; a single one is named by its main settings except the batch."""
     specs = [_spec_without_batch(family[0].spec) for family in families]
     if len(specs) > 1:
         return variant_names(specs)
@@ -212,7 +211,7 @@ _KIND_TITLES: Mapping[ScalingKind, str] = {"strong": "one batch in all", "weak":
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _GpuFamily:
-    """One variant on its fewest GPUs, and on more in ascending order."""
+    """One variant on its fewest GPUs, and on more, in ascending order."""
 
     kind: ScalingKind
     few: GpuCountResult
@@ -228,7 +227,7 @@ class _GpuFamily:
 
 
 def gpu_count_chart(runs: Sequence[StoredRun]) -> PointChart | None:
-    """Return throughput and efficiency against GPUs, for runs that differ only in their GPUs."""
+    """Return throughput and efficiency against the number of GPUs, for runs that differ only in their GPUs."""
     families = _gpu_families(runs)
     if not families:
         return None

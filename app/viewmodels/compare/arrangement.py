@@ -1,4 +1,4 @@
-"""How the table of a comparison is shown: order, groups, what is unfolded; and its rows as text."""
+"""How a comparison's table is arranged: order, groups, what is unfolded; and its rows as text."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -18,14 +18,15 @@ Each = TypeVar("Each")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arrangement:
-    """The order of the rows. Variants are known by their first run.
+    """The order of the rows. Variants are identified by their first run.
 
     Attributes:
         unfolded: The variants whose runs are shown below them.
-        column: The column to sort by; None is by speed, what does other work last. The baseline is first.
+        column: The column to sort by; None sorts by speed, with variants that do other work last. The baseline is
+            first.
         descending: The direction of that order.
-        group_by: The parameter by whose values variants are grouped; "" is none.
-        folded: The groups, by their titles, of which only the head is shown.
+        group_by: The parameter by whose values variants are grouped; "" for none.
+        folded: The titles of groups that show only their head.
     """
 
     unfolded: frozenset[int] = field(default_factory=frozenset)
@@ -35,7 +36,7 @@ class Arrangement:
     folded: frozenset[str] = field(default_factory=frozenset)
 
     def sorted_by(self, column: int, *, numeric: bool) -> "Arrangement":
-        """Return the arrangement after a click on a column's header: natural order, reverse, as chosen."""
+        """Return the arrangement after a click on a column's header: natural order, reversed, unsorted."""
         if column != self.column:
             return replace(self, column=column, descending=numeric)
         if self.descending is numeric:
@@ -78,7 +79,7 @@ class Arrangement:
         return rows
 
     def _ordered(self, items: Sequence[Each], column: int | None, get_row: Callable[[Each], TableRow]) -> list[Each]:
-        """Return the baseline first, and absent values last whichever way."""
+        """Return the items with the baseline first, and absent values last in either direction."""
         if column is None:
             return list(items)
         keyed = [(get_row(item).cells[column].key, item) for item in items]
@@ -90,7 +91,7 @@ class Arrangement:
 
 
 def text_table(table: CompareTable, rows: Sequence[TableRow], columns: Sequence[int]) -> TextTable:
-    """Return these columns of rows as text; what stands behind a number, as its interval, has a column of its own."""
+    """Return these columns of rows as text; what follows a number, such as its interval, gets a separate column."""
     titles = [(title, column) for n in columns if (column := table.columns[n]) for title in column_titles(column)]
     return TextTable(
         head=tuple(title for title, _ in titles),

@@ -53,7 +53,7 @@ from workloads.protocol import Value
 def draw_charts(
     runs: Sequence[StoredRun], verdict: Verdict, styles: Mapping[int, int] | None = None
 ) -> tuple[Chart, ...]:
-    """Return every chart of these runs that shows something, in order."""
+    """Return every non-empty chart of these runs, in order."""
     variants = chart_variants(runs, verdict, styles)
     charts = (
         ratio_chart(variants, "speed-up"),
@@ -68,7 +68,7 @@ def draw_charts(
 
 
 def _coloured(chart: Chart | None, runs: Sequence[StoredRun]) -> Chart | None:
-    """Return a chart of points with colours by a parameter where its variants are too many for a hue each."""
+    """Return a chart of points coloured by a parameter if its variants are too many for a hue each."""
     if not isinstance(chart, PointChart):
         return chart
     specs = {run.row.run: run.row.spec for run in runs}
@@ -90,12 +90,12 @@ COMPARED_FIELDS = tuple(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedRuns:
-    """Runs read for a comparison, with all that does not depend on the baseline.
+    """Runs read for a comparison, with everything that does not depend on the baseline.
 
-    Curves are drawn of the runs in `drawn`; `too_many` others have some too. `left_out` runs were too many to read.
-    `asked` is the setting that their experiment asks about, "" for none.
-    `repeated` has the values of each parameter in which repeats of one variant differ: seeds, measured lengths.
-    `disturbances` has what disturbed each run of the user's that has ended, "" for nothing.
+    `drawn` runs have drawn curves; `too_many` others have curves too. `left_out` runs were too many to read. `asked` is
+    the setting that their experiment asks about, "" for none. `repeated` has the values of each parameter in which
+    repeats of one variant differ: seeds, measured lengths. `disturbances` says what disturbed each of the user's
+    finished runs, "" for nothing.
     """
 
     runs: tuple[StoredRun, ...] = ()
@@ -110,14 +110,14 @@ class ComparedRuns:
 
     @property
     def extent(self) -> tuple[Statement, ...]:
-        """Return of how many runs curves are drawn; nothing of all."""
+        """Return how many runs have drawn curves; nothing if all have."""
         facts = {"drawn": len(self.drawn), "count": len(self.drawn) + self.too_many}
         return (Statement("curves", facts),) if self.too_many else ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VariantEquality:
-    """What the check of a variant against the baseline came to; `name` is its name in a sentence."""
+    """The result of checking a variant against the baseline; `name` is the variant's name in a sentence."""
 
     name: Name
     runs: tuple[int, ...]
@@ -126,10 +126,9 @@ class VariantEquality:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Runs against a baseline: what window, report, terminal and JSON show of them.
+    """A comparison of runs with a baseline, as window, report, terminal and JSON show it.
 
-    `shared` are the settings that all have in common, `notes` are on the table, `styles` those of the runs whose
-    curves are drawn, by number.
+    `shared` are the common settings, `notes` explain the table, `styles` are those of the drawn runs, by number.
     """
 
     compared_runs: ComparedRuns = field(default_factory=ComparedRuns)
@@ -150,7 +149,7 @@ class Comparison:
 
     @property
     def provenance(self) -> str:
-        """Return on what and where it was measured: `lstm · TF32 · 1 GPU · H200 · 3–6 runs each · ✔ verified`."""
+        """Return what was measured and where: `lstm · TF32 · 1 GPU · H200 · 3–6 runs each · ✔ verified`."""
         counts = [len(throughputs(variant.result.runs)) for variant in self.variants]
         how_often = units.range_of(counts or [0], str)
         cards = {short_gpu_name(name) for row in self.rows for name in row.gpu_names}
@@ -166,7 +165,7 @@ class Comparison:
 
     @property
     def leading_why(self) -> WhyView | None:
-        """Return why the fastest variant differs from the baseline; where that is the fastest, the next one."""
+        """Return why the fastest variant differs from the baseline; if the baseline is the fastest, the next one."""
         ranked = rank_results(self.verdict.results) if self.why else []
         others = [result for result in (leading_result(ranked), *ranked) if result and not result.is_baseline]
         runs = tuple(row.run for row in others[0].runs) if others else ()
@@ -174,7 +173,7 @@ class Comparison:
 
     @property
     def origin(self) -> str:
-        """Return whose the figures are, where some are not this machine's: `measured on H200, not on this machine`."""
+        """Return the source of figures from other machines: `measured on H200, not on this machine`."""
         away = [row for row in self.rows if row.host or is_reference(row)]
         if not away:
             return ""
@@ -184,17 +183,16 @@ class Comparison:
 
     @property
     def to_interleave(self) -> tuple[int, ...]:
-        """Return a run of each variant that should be measured interleaved, if any should."""
+        """Return a run of each variant that should be measured interleaved, if any."""
         return next(filter(None, (warning.facts.get("interleave") for warning in self.warnings)), ())
 
     @property
     def alike(self) -> str:
-        """Return what is the same in all runs: settings, and what else has no column of its own."""
+        """Return what all runs have in common: settings, and facts without a separate column."""
         return " · ".join(filter(None, (self.shared, *self.table.agreed.values())))
 
     @property
     def rows(self) -> tuple[RunRow, ...]:
-        """Return the rows of the runs, in their order."""
         return tuple(run.row for run in self.compared_runs.runs)
 
 
@@ -237,7 +235,7 @@ def compare(
 ) -> Comparison:
     """Assemble a comparison, with the default baseline if `baseline` is 0; slow enough to belong off the GUI thread.
 
-    `older` are earlier runs of the baseline's variant, to see whether it has drifted.
+    `older` are earlier runs of the baseline's variant, which show whether it has drifted.
     """
     rows = [run.row for run in compared_runs.runs]
     baseline = baseline or default_baseline(rows)
@@ -300,7 +298,7 @@ def _compared_equality(results: Sequence[VariantResult], runs: Sequence[StoredRu
 
 
 def _equality_warnings(checked: Sequence[VariantEquality]) -> list[Statement]:
-    """Return a warning for each variant that computes something else, and notes on the others."""
+    """Return a warning for each variant that computes something different, and notes on the others."""
     differing = [check for check in checked if check.equality.state == "differs"]
     same = [check for check in checked if check.equality.state == "same"]
     unknown = [check for check in checked if check.equality.state == "not comparable"]
@@ -329,7 +327,7 @@ def comparison_curves(compared_runs: ComparedRuns, align: Alignment) -> CompareC
 
 
 def _baseline_note(rows: Sequence[RunRow], baseline: int) -> list[Statement]:
-    """Return which the default baseline is, if that is not the first variant that measured and none was chosen."""
+    """Return the default baseline, if it is not the first variant that measured and none was chosen."""
     first = next((row.run for row in rows if throughputs([row])), baseline)
     groups = group_by_variant(rows)
     base = next(group for group in groups if any(row.run == baseline for row in group))
@@ -340,7 +338,7 @@ def _baseline_note(rows: Sequence[RunRow], baseline: int) -> list[Statement]:
 
 
 def _uncounted(rows: Sequence[RunRow]) -> list[Statement]:
-    """Return which runs do not count, by how they ended; it is a warning where a variant has no run that counts."""
+    """Return which runs do not count, by outcome; this is a warning if a variant has no run that counts."""
     without_result = {row.run for group in group_by_variant(rows) if not throughputs(group) for row in group}
     statements = []
     for (word, reason), alike in group_by_ending([row for row in rows if not row.completed]).items():
@@ -376,7 +374,7 @@ def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[Statemen
 
 _SIGNS: dict[Severity, str] = {"warning": "▲", "note": "·"}
 _MOST_VALUES = 10
-"""Of a warning that are listed with their runs."""
+"""The most values of a warning to list with their runs."""
 
 
 class HeaderLine(NamedTuple):
@@ -401,7 +399,7 @@ def comparison_lines(comparison: Comparison) -> tuple[HeaderLine, ...]:
 
 
 def clipboard_text(comparison: Comparison) -> str:
-    """Return the verdict with its warnings, a line each; it says already what the warning about evidence does."""
+    """Return the verdict with its warnings, one per line, except the one about evidence, which the verdict covers."""
     others = (warning.sentence for warning in comparison.warnings if warning.key != EVIDENCE)
     return "\n".join([comparison.verdict.text, *others])
 

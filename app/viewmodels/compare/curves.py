@@ -37,7 +37,7 @@ ALIGNMENTS: tuple[Alignment, ...] = ("time", "steps", "examples")
 
 _REDUCTION_NAMES: Mapping[Combination, str] = {"sum": "sum", "mean": "mean", "max": "highest"}
 _MOST_POINTS = 50_000
-"""Points of a curve that are drawn: more than any screen shows, zoomed in too."""
+"""The most points of a curve to draw: more than any screen shows, even zoomed in."""
 _MAX_HEADING_CHARS = 13
 """Characters that fit above a small panel."""
 _MARGIN_BEFORE, _MARGIN_AFTER = 0.06, 0.02
@@ -48,12 +48,12 @@ _SINGLE_POINT_MARGIN = 0.5
 
 _MARKS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MEAN_POINTS = 2_000
-"""Positions at which a mean is taken, where its runs have more points."""
+"""Positions of a mean whose runs have more points."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurveGroup:
-    """The drawn runs of one variant: its name among the compared ones, and the letter that marks its curves."""
+    """The drawn runs of one variant: its name in the comparison, and the letter that marks its curves."""
 
     name: str
     mark: str
@@ -63,9 +63,9 @@ class CurveGroup:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompareCurves:
-    """The panels, each with a curve per run; `measured` is the range to show first, `full_range` the full one.
+    """The panels, each with a curve per run; `measured` is the range to show first, `full_range` the whole one.
 
-    `means` are the same panels with a curve per variant, none where no variant has two runs.
+    `means` are the same panels with one curve per variant; empty unless a variant has two runs.
     """
 
     align: Alignment = "time"
@@ -78,7 +78,7 @@ class CompareCurves:
 
 
 def curve_groups(rows: Sequence[RunRow], drawn: Collection[int], styles: Mapping[int, int]) -> tuple[CurveGroup, ...]:
-    """Return the variants of which runs are drawn; runs of one variant alone are told apart like variants."""
+    """Return the variants with drawn runs; runs of a single variant are distinguished like variants."""
     variants = group_by_variant(rows)
     names = variant_names([group[0].spec for group in variants])
     drawn_runs = [tuple(row.run for row in group if row.run in drawn) for group in variants]
@@ -116,16 +116,16 @@ def compare_curves(
 
 
 def _full_span(panels: Sequence[Panel]) -> Span:
-    """From the first point to the last; a single one has a margin on both sides."""
+    """Return the range from the first point to the last; a single point has a margin on both sides."""
     start = min((float(curve.x[0]) for panel in panels for curve in panel.curves), default=0.0)
     end = max((float(curve.x[-1]) for panel in panels for curve in panel.curves), default=1.0)
     return (start, end) if start < end else (start - _SINGLE_POINT_MARGIN, end + _SINGLE_POINT_MARGIN)
 
 
 def _group_curves(panel: Panel, groups: Sequence[CurveGroup], completed: Collection[int]) -> Iterator[Curve]:
-    """Yield one curve per variant: the mean of its runs, before the range from lowest to highest.
+    """Yield one curve per variant: the mean of its runs, in front of the range from lowest to highest.
 
-    A mean ends with its shortest run, so those that are not `completed` count only where none is.
+    A mean ends with its shortest run, so runs that are not `completed` count only if none is.
     """
     by_key = {curve.key: curve for curve in panel.curves}
     for group in groups:
@@ -168,7 +168,7 @@ def small_multiples(panels: Sequence[Panel], runs: Sequence[int], span: Span) ->
 
 
 def _with_short_title(panel: Panel) -> Panel:
-    """Return the panel with a title for a small one; a title without room gives way to the unit."""
+    """Return the panel with a title for a small one; a title without room is replaced by the unit."""
     title = panel.title.partition(",")[0]
     crowded = panel.unit and len(title) + len(panel.unit) > _MAX_HEADING_CHARS
     return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
@@ -186,7 +186,7 @@ def format_position(align: Alignment, x: float, visible_length: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CurveBuilder:
-    """Puts a run's series on the axis, in its look."""
+    """Puts a run's series on the axis, in the run's style."""
 
     align: Alignment
     styles: Mapping[int, int]
@@ -271,7 +271,7 @@ def _telemetry(kind: DeviceKind, field: Field, runs: Sequence[StoredRun], builde
 
 
 def _panel(key: str, title: str, unit: str, curves: Sequence[Curve]) -> Panel | None:
-    """Return a panel of the curves that have any value; None without one. Bytes are in the unit that suits them."""
+    """Return a panel of the curves that have values; None without any. Bytes are in the best unit."""
     present = [curve for curve in curves if np.isfinite(curve.y).any()]
     if not present:
         return None

@@ -21,7 +21,7 @@ _MOST_CHOICES = 25
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """One thing to do next; `runs` are those to compare, in their order, None asks what their experiment does."""
+    """One possible next step; `runs` are the runs to compare, in order; `asked` None means their experiment's."""
 
     action: OfferAction
     title: str
@@ -38,8 +38,8 @@ def compare_offers(
 ) -> tuple[Offer, ...]:
     """Return what can be compared: offers of the user's runs first, then of the reference runs.
 
-    Runs and experiments are the newest first; `questions` are titles, each with the reference runs that answer it and
-    what it asks of them.
+    Runs and experiments are newest first; `questions` are titles with the reference runs that answer them and the
+    question itself.
     """
     user_offers = [*_last_variants(latest), *_last_experiment(experiments, reference)]
     return (
@@ -51,7 +51,7 @@ def compare_offers(
 
 
 def experiment_choices(experiments: Sequence[StoredExperiment]) -> tuple[tuple[int, str], ...]:
-    """Return the newest experiments to choose from, each by its number with its label."""
+    """Return the newest experiments to choose from: number and label."""
     return tuple(
         (stored.experiment, f"{stored.experiment}  {stored.name} · {format_run_count(len(stored.runs))}")
         for stored in experiments[:_MOST_CHOICES]
@@ -71,7 +71,7 @@ _ADD = Offer(
 
 
 def _last_variants(latest: Sequence[RunRow]) -> Iterator[Offer]:
-    """Yield the two variants of one workload that ran last, each by its last run that measured."""
+    """Yield the two variants of one workload that ran last, each by its last run with measurements."""
     measured = [row for row in latest if throughputs([row])]
     for workload in dict.fromkeys(row.spec.workload for row in measured):
         groups = group_by_variant([row for row in measured if row.spec.workload == workload])

@@ -1,4 +1,4 @@
-"""The effect of one setting by two others: a cell for each matched pair, and what publications say beside them."""
+"""The effect of one setting by two others: a cell for each matched pair, with published figures beside it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
@@ -20,11 +20,11 @@ from workloads.catalog import OUTSIDE_STEP, UsageError, has_parameter
 from workloads.protocol import RunSpec, Value
 
 _STATES = {"no_run": "no run", "one_run": "one run", **{name: label.word for name, label in OUTCOMES.items()}}
-"""Why a cell has no ratio, or no interval, by key: a side has too few runs, or how its last one ended."""
+"""Why a cell has no ratio or interval, by key: too few runs on a side, or its last run's outcome."""
 
 
 class Quote(NamedTuple):
-    """What an article says of a variant."""
+    """An article's figures or words about a variant."""
 
     article: Article
     effect: PublishedEffect
@@ -33,7 +33,7 @@ class Quote(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PivotCell:
-    """The variants before and after the change, their settings after it, and the ratio of their throughput."""
+    """The variants before and after the change, their settings after it, and the ratio of their throughputs."""
 
     spec: RunSpec
     before: ComparedVariant | None
@@ -43,7 +43,7 @@ class PivotCell:
 
     @property
     def state(self) -> str:
-        """Return the key of why there is no ratio, or no interval; "" if there is one."""
+        """Return the key of the reason for a missing ratio or interval; "" if both exist."""
         if self.ratio and self.ratio.interval:
             return ""
         for side in (self.before, self.after):
@@ -57,11 +57,11 @@ class PivotCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pivot:
-    """What a setting does where it changes from `before`; the ratios are those of the comparison's effects.
+    """The effect of changing a setting from `before`; the ratios are those of the comparison's effects.
 
     Attributes:
-        rows_by: The settings in front of each row; the one asked about is the first where it changes to several values.
-        columns_by: The setting that the columns are of, "" where there is one column.
+        rows_by: The settings at the head of each row; the one asked about comes first if it changes to several values.
+        columns_by: The setting of the columns; "" if there is only one column.
         axes: The settings that can be rows and columns.
     """
 
@@ -75,7 +75,7 @@ class Pivot:
 
     @property
     def figure(self) -> str:
-        """Return the key of the metric beside each ratio: that of the first quotation."""
+        """Return the key of the metric beside each ratio: the first quotation's."""
         return next((quote.effect.figure for cell in self.cells for quote in cell.quotes), "throughput")
 
     @property
@@ -96,13 +96,13 @@ def make_pivot(
     published: Sequence[Publication] = (),
     before: Value | None = None,
 ) -> Pivot | None:
-    """Return what a setting does where it changes from `before`, by default from the published or the baseline's value.
+    """Return the effect of changing a setting from `before`, by default from the published or the baseline's value.
 
-    By default it is the verdict's, else one that publications are about, or the one with most pairs; rows and columns
-    are of the two other settings with most values. None where no two variants differ in a single setting.
+    By default the setting is the verdict's, else a published one, or the one with most pairs; rows and columns are the
+    two other settings with most values. None if no two variants differ in a single setting.
 
     Raises:
-        UsageError: No two variants differ in this setting alone, or another one does not vary.
+        UsageError: No two variants differ only in this setting, or another one does not vary.
     """
     pairs = Counter[str]()
     for effect in _effects(comparison):
@@ -155,7 +155,7 @@ def make_pivots(comparison: Comparison, published: Sequence[Publication]) -> lis
     for setting, before in dict.fromkeys((effect.setting, effect.before) for effect in effects):
         try:
             pivots.append(make_pivot(comparison, setting, published=published, before=before))
-        except UsageError:  # no pair of it has been measured, or none was chosen
+        except UsageError:  # no pair was measured for it, or none was chosen
             continue
     answers = [pivot for pivot in pivots if pivot and any(cell.quotes for cell in pivot.cells)]
     return answers or list(filter(None, [make_pivot(comparison)]))
@@ -178,7 +178,7 @@ def _effects(comparison: Comparison, asked: str = "", before: Value | None = Non
 
 
 _Group = dict[Value, ComparedVariant]
-"""Variants that are equal in everything but the setting asked about, by its values."""
+"""Variants that are equal except for the setting asked about, by its values."""
 
 
 def _at(spec: RunSpec, name: str) -> Value:
@@ -186,7 +186,7 @@ def _at(spec: RunSpec, name: str) -> Value:
 
 
 def _key(spec: RunSpec, name: str) -> Hashable:
-    """Return a key that variants share which differ in this setting alone."""
+    """Return a key that variants share if they differ only in this setting."""
     return spec.workload, frozenset(setting for setting in spec.variant.items() if setting[0] != name)
 
 
@@ -234,7 +234,7 @@ def _cell(
 
 
 def _names(specs: Sequence[RunSpec], without: Sequence[str]) -> list[str]:
-    """Return for each of these what tells it from the others beside some settings; "" where nothing does."""
+    """Return what distinguishes each spec from the others besides some settings; "" if nothing does."""
     common = {name: value for spec in specs for name, value in spec.variant.items() if name in without}
     rests = [
         RunSpec(workload=spec.workload, variant={name: common.get(name, value) for name, value in spec.variant.items()})
@@ -296,7 +296,7 @@ def pivot_table(pivot: Pivot) -> TextTable:
 
 
 def _cell_texts(cell: PivotCell | None, figure: str, unit: Unit) -> tuple[str, str]:
-    """Return the ratio with its interval, or in a word why there is none; and the figures of both sides."""
+    """Return the ratio with its interval, or a word for why there is none; and the figures of both sides."""
     if cell is None:
         return _STATES["no_run"], units.ABSENT
     why = _STATES.get(cell.state, "")
@@ -310,7 +310,7 @@ def _cell_texts(cell: PivotCell | None, figure: str, unit: Unit) -> tuple[str, s
 
 
 def figure_of(side: ComparedVariant | None, figure: str) -> float | None:
-    """Return the figure of a side in the unit of the metric's columns, its runs together."""
+    """Return a side's figure over its runs, in the unit of the metric's columns."""
     if side is None:
         return None
     if figure == "throughput":
@@ -320,7 +320,7 @@ def figure_of(side: ComparedVariant | None, figure: str) -> float | None:
 
 
 def _quote_text(quote: Quote, spec: RunSpec, columns_by: str) -> str:
-    """Return what is published, `349 → 724, 2.1×` or in its own words; what is of one column names that."""
+    """Return published figures, `349 → 724, 2.1×`, or words, with the column's name if they belong to one."""
     effect, value = quote.effect, quote.value
     settings = {**effect.settings, **value.settings}
     figures = " → ".join(f"{number:,g}" for number in (effect.before_figure, value.figure) if number is not None)

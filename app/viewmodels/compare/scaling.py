@@ -1,4 +1,4 @@
-"""How well a variant scales to more GPUs and why not better, as text and chart data."""
+"""How well a variant scales to more GPUs, and what limits it, as text and chart data."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ _UNEXPLAINED: Mapping[Cause, str] = {
     "shorter step": "A step is shorter than an ideal one.",
 }
 _FEW = 4
-"""Pairs that are drawn in a report of a comparison."""
+"""The most pairs drawn in the report of a comparison."""
 NO_SCALING_PAIRS = (
     "No two of these runs differ in their GPUs alone, at the same global batch or the same batch a GPU. "
     "Run one variant on one GPU and on two."
@@ -35,8 +35,8 @@ NO_SCALING_PAIRS = (
 class ScalingView:
     """One pair of GPU counts as text: efficiency, the most likely cause, the figures of both sides.
 
-    `rows` are a label and one figure for the few and for the many GPUs. `variant` is what both are, GPUs and batches
-    apart.
+    `rows` have a label and a figure for the few and for the many GPUs. `variant` is their variant without GPUs and
+    batches.
     """
 
     scaling: Scaling
@@ -64,7 +64,7 @@ def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
 
 
 def scaling_mismatches(views: Sequence[ScalingView]) -> str:
-    """Return which of the runs in these pairs did not run as requested, and what follows; "" where all did."""
+    """Return which runs of these pairs did not run as requested, and the consequence; "" if all did."""
     sides = [side for view in views for side in (view.scaling.few, view.scaling.many)]
     rows = {run.row.run: run.row for side in sides for run in side.runs}
     wrong = describe_mismatches(mismatches(list(rows.values())))
@@ -72,7 +72,7 @@ def scaling_mismatches(views: Sequence[ScalingView]) -> str:
 
 
 def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
-    """Return the pairs to draw: all if they are few, else the worst of each variant, up to a few."""
+    """Return the pairs to draw: all if they are few, else the worst of each variant, up to a limit."""
     if len(views) <= _FEW:
         return list(views)
     worst: dict[str, ScalingView] = {}
@@ -115,7 +115,7 @@ def _interval(scaling: Scaling) -> str:
 
 
 def describe_cause(scaling: Scaling) -> str:
-    """Return why scaling is not better, in a sentence or two."""
+    """Return what limits scaling, in a sentence or two."""
     if scaling.cause in _UNEXPLAINED:
         return _UNEXPLAINED[scaling.cause]
     if scaling.cause == "trace does not fit":
@@ -137,7 +137,7 @@ def describe_cause(scaling: Scaling) -> str:
         return f"The cause is not known: {too_long}, and no single part makes up most of that."
     part_ms, reason = reasons[scaling.cause]
     what = "computing itself" if scaling.cause == "computing" else scaling.cause
-    # Where other parts are shorter than in an ideal step, one may be more than all that is lost.
+    # If other parts are shorter than in an ideal step, one part may exceed the total loss.
     share = f"{units.milliseconds(part_ms)} of that" if part_ms <= scaling.lost.step_ms else "all of that"
     saved = f" Other parts save {units.milliseconds(part_ms - scaling.lost.step_ms)}." if share == "all of that" else ""
     return f"Most likely {what}: {too_long}, {share} {reason}.{saved}"

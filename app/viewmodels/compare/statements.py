@@ -1,4 +1,4 @@
-"""What Compare can say: a record of the kind, its numbers, names and runs, and one sentence for each kind."""
+"""What Compare can state: records with kind, numbers, names and runs, and one sentence for each kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,12 +20,12 @@ from app.viewmodels.history.evidence import describe_mismatches
 from workloads.catalog import WORKLOADS
 
 Severity = Literal["warning", "note"]
-"""A warning may explain a difference; a note is worth knowing."""
+"""A warning may explain a difference; a note is useful information."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gap:
-    """How many times as fast as something the fastest is."""
+    """How many times as fast as a variant the fastest is."""
 
     name: Name
     ratio: Estimate
@@ -33,13 +33,13 @@ class Gap:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Region:
-    """Which side is how many times as fast at some values of another setting, and whether that is decided.
+    """Which side is how many times as fast for some values of another setting, and whether that is decided.
 
     Attributes:
-        settings: These values, neighbours in their order; none where no setting explains the difference.
+        settings: These values, neighbours in their order; empty if no setting explains the difference.
         is_lowest: Whether they begin with the first of all.
         is_highest: Whether they end with the last.
-        is_number: Whether they are numbers, of which a range can be told.
+        is_number: Whether they are numbers, which can be stated as a range.
     """
 
     winner: Name
@@ -66,14 +66,14 @@ class PartChange:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """Something that a comparison says.
+    """One statement of a comparison.
 
     Attributes:
         key: Its kind, of `SENTENCES`.
         facts: The numbers and names of its sentence. The name of a number ends in its unit. `possible_pct` is how much
-            of a difference in speed it may explain, None if that has no known limit; `interleave` a run of each variant
-            that should be measured again, interleaved, the baseline's first.
-        runs: The runs that it is about; by number, where each has something of its own.
+            of a speed difference it may explain, None without a known limit; `interleave` has a run of each variant to
+            measure again, interleaved, the baseline's first.
+        runs: The runs that it is about; by number if each has its own facts.
         severity: How much it matters.
     """
 
@@ -111,9 +111,9 @@ _UNITS = {"pct": "%", "mhz": "MHz", "c": "°C", "h": "h"}
 
 
 _MOST_LISTED = 4
-"""Reasons that are listed one by one, and fields of a device with implausible readings."""
+"""The most reasons to list, and the most fields of a device with implausible readings."""
 _VALUES_CHARS = 100
-"""Of values that a sentence lists with their runs."""
+"""The length up to which a sentence lists values with their runs."""
 _DIFFERENCES = {
     "card": "The kind of GPU",
     "power_limit": "The GPUs' power limit",
@@ -121,7 +121,7 @@ _DIFFERENCES = {
     "code": "The program's code",
     environment_keys.COMMIT_KEY: "The program's commit",
 }
-"""What differs between runs; the others are keys of the environment."""
+"""Differences between runs that are not environment keys."""
 
 
 def _format_fact(name: str, fact: Any) -> str:
@@ -143,7 +143,7 @@ def _format_fact(name: str, fact: Any) -> str:
 
 
 def _painted(name: Name, *, begins: bool = False) -> str:
-    """Return a name as text, at the beginning of a sentence with a capital; cuDNN and a workload's name stay."""
+    """Return a name as text, capitalised at the beginning of a sentence, except cuDNN and workloads' names."""
     text = SEPARATOR.join(name)
     if not begins or any(text.split(" ")[0] == workload.name for workload in WORKLOADS):
         return text
@@ -179,7 +179,7 @@ def _of_pairs(v: Any) -> str:
 
 
 def _at(region: Region) -> str:
-    """Return at which values of a setting: `from batch size 256 up`, `at batch size 128`, `with JAX and PyTorch`."""
+    """Return for which values of a setting: `from batch size 256 up`, `at batch size 128`, `with JAX and PyTorch`."""
     first, last = _painted(region.settings[0]), _painted(region.settings[-1])
     if not region.is_number:
         return f"with {join_with_and(map(_painted, region.settings))}"
@@ -211,7 +211,7 @@ def _varies(v: Any) -> str:
 
 
 def _ranks(v: Any) -> str:
-    """Return who is fastest, ahead of whom; where one other may be, who the two are, and where more, how many."""
+    """Return who is fastest, ahead of whom; if another may be, both; if more, how many."""
     unit = unit_of(gap.ratio.value for gap in v.gaps)
     words = (" as fast as", " as") if unit == "×" else (" ahead of", " of")
     winner, slowest = _painted(v.winner, begins=True), ", the slowest" if 1 < len(v.gaps) < v.count - 1 else ""
@@ -268,7 +268,7 @@ def _repeats_for_a_width(v: Any) -> str:
 
 
 def format_reason(key: str, reason: Any) -> str:
-    """Return what happened to a run as text: what was recorded of it, or what its readings say."""
+    """Return what happened to a run, from its record or its readings, as text."""
     writers: dict[str, Callable[[Any], str]] = {
         environment_keys.STOOD_STILL_KEY: lambda seconds: units.quantity(f"{seconds:.0f}", "s"),
         "lost": describe_losses,
@@ -278,14 +278,14 @@ def format_reason(key: str, reason: Any) -> str:
 
 
 def _reasons(v: Any) -> str:
-    """Return which runs have which reason, a sentence each, of many reasons only the first."""
+    """Return which runs have which reason, one sentence each; of many reasons only the first."""
     texts = [units.sentence(f"{one.where.text}: {format_reason(v.key, one.value)}") for one in v.reasons]
     left_out = [f"{len(texts) - _MOST_LISTED} more."] if len(texts) > _MOST_LISTED else []
     return " ".join([*texts[:_MOST_LISTED], *left_out])
 
 
 def _values(v: Any) -> str:
-    """Return values with their runs; of values too long for a sentence, how many there are."""
+    """Return values with their runs; if too long for a sentence, the number of values."""
     named = format_values_by_run(v.values)
     is_long = len(named) > _VALUES_CHARS or "GPU-" in named
     return f"{len(v.values)} values in {v.where.text}" if is_long else named
@@ -301,10 +301,10 @@ _JOINED: Mapping[str, Callable[[Any], str]] = {
     "reasons": _reasons,
     "values": _values,
 }
-"""What writes facts that are records, by their name."""
+"""Formatters of facts that are records, by name."""
 
 _MOST_VALUES = 5
-"""Seeds or lengths that are named in a note."""
+"""The most seeds or lengths to name in a note."""
 _REPEATED_IN = {
     "seed": "their seed",
     "seconds": "the seconds that they measured",
@@ -335,7 +335,7 @@ def _accuracy(v: Any) -> str:
 
 
 MainCause = IdleCause | Literal["no tensor cores"]
-"""What nearly all of a part's change may come from."""
+"""The possible source of nearly all of a part's change."""
 NOUNS: dict[PartKind, str] = {
     "gemm": "GEMM",
     "convolution": "convolutions",
@@ -551,4 +551,4 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "accuracy": _accuracy,
     "no_intervals": "No intervals: they take two traced runs or more of each variant.",
 }
-"""One sentence for each kind of statement: a template of its facts, or what writes them."""
+"""One sentence for each kind of statement: a template of its facts, or a function that formats them."""

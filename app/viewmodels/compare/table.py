@@ -27,23 +27,23 @@ from app.viewmodels.format.sentences import count_runs
 from workloads.protocol import RunSpec
 
 RowKind = Literal["group", "variant", "run", "member"]
-"""Variants with one value, a variant of several runs, a run in a row of its own, a run under its variant."""
+"""A group of variants with one value, a variant of several runs, a run in a separate row, a run under its variant."""
 
 RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO = "run", "base", "variant", "speedup", "energy_ratio"
 _NEVER_FOLDED = frozenset({RUN, BASE, VARIANT, SPEEDUP, ENERGY_RATIO, "throughput"})
 _WORST_FIRST = ("crashed", "failed", "out_of_memory", "refused", "stopped", "running", "completed")
 _NO_TEXT = Cell(text="")
 _DIGITS = 4
-"""Of throughput and energy, in the terminal too."""
+"""Significant digits of throughput and energy, also in the terminal."""
 
 COMPARED = tuple(metric for metric in METRICS if metric.compared)
-"""The metrics that have a column each; throughput and energy have columns of their own, with intervals and ratios."""
+"""The metrics with one column each; throughput and energy have special columns, with intervals and ratios."""
 _FOLDS: Mapping[Fold, str] = {"median": "; of several runs the median", "highest": "; of several runs the highest"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedVariant:
-    """One variant of a comparison: its name, its result against the baseline, and its runs' metrics together."""
+    """One variant of a comparison: its name, its result against the baseline, and its runs' combined metrics."""
 
     name: str
     parts: Name
@@ -52,12 +52,11 @@ class ComparedVariant:
 
     @property
     def spec(self) -> RunSpec:
-        """Return the settings of its first run."""
         return self.result.runs[0].spec
 
 
 class CurveLook(NamedTuple):
-    """How the curves of a run are drawn: a style, and the letter of its variant where there are several."""
+    """The look of a run's curves: a style, and its variant's letter if there are several variants."""
 
     style: int | None
     mark: str = ""
@@ -68,11 +67,11 @@ _NOT_DRAWN = CurveLook(None)
 
 @dataclass(frozen=True, slots=True)
 class TableRow:
-    """One row; `runs` are those it stands for, `title` is of a group.
+    """One row; `runs` are the runs that it represents, `title` is a group's.
 
-    `style` is None if its curves are not drawn; `mark` is the letter that tells them from others without their colour.
-    The variant that `leads` measured fastest of those that can be ranked, and `is_fastest` for sure; one of
-    `other_work` does not do the baseline's for an example, so that the two are not directly comparable.
+    `style` is None if its curves are not drawn; `mark` is the letter that distinguishes them without colour. The
+    variant that `leads` measured fastest of the ranked ones; `is_fastest` means that this is certain. One with
+    `other_work` does another amount of work per example than the baseline, so that the two are not directly comparable.
     """
 
     kind: RowKind
@@ -93,7 +92,7 @@ class TableRow:
 
 @dataclass(frozen=True, slots=True)
 class VariantRows:
-    """One variant: the row of all its runs together and the rows of each."""
+    """One variant: the row of all its runs together, and a row for each."""
 
     spec: RunSpec
     summary: TableRow
@@ -104,8 +103,8 @@ class VariantRows:
 class CompareTable:
     """All columns by name, and all rows.
 
-    `empty` are columns of which no run has anything; `agreed` has those in which all runs say the same, with what they
-    say. `widest` has for each column a cell as wide as its widest.
+    `empty` are columns without values; `agreed` has the columns in which all runs agree, with the common text. `widest`
+    has a cell for each column as wide as its widest.
     """
 
     keys: tuple[str, ...] = ()
@@ -117,12 +116,12 @@ class CompareTable:
 
     @property
     def folded(self) -> frozenset[str]:
-        """Return the columns that need no place of their own."""
+        """Return the columns that need no space."""
         return self.empty | self.agreed.keys()
 
     @property
     def parameters(self) -> tuple[tuple[str, str], ...]:
-        """Return name and label of each parameter that variants may be grouped by."""
+        """Return name and label of each parameter by which variants may be grouped."""
         specs = [variant.spec for variant in self.variants]
         names = differing_parameters(specs)
         having = {name: next((one for one in specs if name in one.variant), specs[0]) for name in names}
@@ -130,7 +129,7 @@ class CompareTable:
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:
-    """Return every variant of a verdict with the metrics of the runs that count, or of all where none does.
+    """Return every variant of a verdict with the metrics of the runs that count, or of all if none does.
 
     `metrics` are those of each run, by number.
     """
@@ -192,7 +191,7 @@ def _agreed(columns: Mapping[str, Column], rows: Sequence[TableRow], empty: Iter
 
 
 def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
-    """Throughput and energy bear their unit in the head: it is one for all rows."""
+    """Return the columns; the heads of throughput and energy contain their unit, which is the same for all rows."""
     example = cells.group_example_word([run for result in results for run in result.runs])
     columns = {
         RUN: Column("Run", "The run's number, or how many runs; the box shows or hides curves"),
@@ -226,7 +225,7 @@ def _columns(results: Sequence[VariantResult]) -> dict[str, Column]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _RowBuilder:
-    """Builds the rows of one table; `comparable` has the first runs of the variants that are ranked."""
+    """Builds the rows of one table; `comparable` has the first runs of the ranked variants."""
 
     metrics: Mapping[int, RunMetrics]
     looks: Mapping[int, CurveLook]
@@ -319,7 +318,7 @@ def _figure_cell(key: str, value: float | None, row: RunRow) -> Cell:
 
 
 def _metric_cells(values: RunMetrics, row: RunRow | None = None) -> list[Cell]:
-    """Return a cell for each metric that has a column, of one run or of several; a unit in the head is left out."""
+    """Return a cell for each metric with a column, of one run or several, without units that are in the head."""
     pairs = [(metric, cells.metric_cell(metric, values[metric.key], "example", row)) for metric in COMPARED]
     return [replace(cell, unit="") if metric.column_title == metric.unit else cell for metric, cell in pairs]
 
@@ -329,7 +328,7 @@ def _single_ratio(value: float | None, base: float | None, unit: Unit) -> Cell:
 
 
 def _mark_work(ratio: Cell, other_work: float | None) -> Cell:
-    """Return a ratio that recedes where it is to a variant that does other work."""
+    """Return a ratio, greyed out if its variant does other work."""
     if other_work is None or ratio.key is None:
         return ratio
     why = f"Not directly comparable: it does {units.ratio(other_work)} the operations of the baseline for an example."
@@ -337,7 +336,7 @@ def _mark_work(ratio: Cell, other_work: float | None) -> Cell:
 
 
 def hosts_cell(runs: Sequence[RunRow]) -> Cell:
-    """Return the host of a variant's runs, or how many there are; empty where all were made on this machine."""
+    """Return the host of a variant's runs, or the number of hosts; empty if all ran on this machine."""
     hosts = list(dict.fromkeys(row.host or THIS_MACHINE for row in runs))
     if len(hosts) > 1:
         return cells.text_cell(f"{len(hosts)} hosts", ", ".join(hosts))
@@ -354,7 +353,7 @@ def _outcomes_cell(runs: Sequence[RunRow]) -> Cell:
 
 
 def _verified_cell(runs: Sequence[RunRow]) -> Cell:
-    """Return the result of the run that is furthest from what was requested, with a count if others differ."""
+    """Return the result of the run that deviates most from what was requested, with a count if others differ."""
     states = [row.evidence_state for row in runs if row.evidence_state is not None]
     worst = worst_state(states)
     cell = cells.verified(next(row for row in runs if row.evidence_state == worst))

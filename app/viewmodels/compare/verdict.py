@@ -1,4 +1,4 @@
-"""The verdict of a comparison, the same in window, report and terminal; tables have the rest."""
+"""The verdict of a comparison, the same in window, report and terminal; tables show the rest."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -44,29 +44,29 @@ from workloads.protocol import RunSpec, Value
 METHOD = "Welch's t on the logarithm of each process's throughput, widened so that runs may be added and judged again"
 NO_METHOD = f"No interval: it takes {MIN_REPEATS} or more runs of each variant"
 _MOST_REPEATS = 1000
-"""More than nobody makes: what would need more is noise to be found, not averaged."""
+"""What would need more repeats than this is noise to track down, not to average out."""
 _MOST_OFFERED = 100
-"""Repeats that one click may ask for."""
+"""The most repeats that one click may request."""
 _MOST_RIVALS = 5
-"""Variants that may be as fast as the fastest, of which more repeats are worth their time."""
+"""The most variants that may be as fast as the fastest for which more repeats are worthwhile."""
 _MOST_SPANS = 3
-"""Ranges of values that a sentence can tell apart."""
+"""The most ranges of values that a sentence can distinguish."""
 _MOST_GAPS = 2
-"""Variants behind the fastest that a sentence names; of more the next, and the last too where one setting varies."""
+"""The most variants behind the fastest that a sentence names; of more, the next, and if one setting varies the last."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """The results of all variants in order, a name each, the effects of parameters, and the decision in a word or two.
+    """The results and names of all variants in order, the effects of parameters, and the decision in a word or two.
 
     Attributes:
-        asked: The setting that the answer is about; "" where it is who is fastest.
-        statements: The answer first, then what qualifies it, and what would decide it or how sure it is.
-        answers: How many of the first statements are answers: one for each workload with two variants or more.
+        asked: The setting that the answer is about; "" if it is about who is fastest.
+        statements: The answer first, then qualifications, and what would decide it or how certain it is.
+        answers: How many of the first statements are answers: one for each workload with two or more variants.
         steps: How many of the last statements say what would decide it.
-        more_repeats: Repeats of each variant that would; 0 where it is decided, or they would be too many.
-        repeated: The variants that these are of; none for all.
-        steadier: A run of a variant whose runs differ less, where those of the baseline differ too much; else 0.
+        more_repeats: The repeats of each variant that would decide it; 0 if it is decided, or they would be too many.
+        repeated: The variants that need these repeats; empty for all.
+        steadier: A run of a variant whose runs differ less, if the baseline's differ too much; else 0.
     """
 
     results: tuple[VariantResult, ...] = ()
@@ -83,7 +83,7 @@ class Verdict:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Return what it says but for runs that did not run as requested, of which a warning tells, too."""
+        """Return its sentences except those on runs that did not run as requested, which a warning also covers."""
         return tuple(statement.sentence for statement in self.statements if statement.severity != "warning")
 
     @property
@@ -92,12 +92,12 @@ class Verdict:
 
     @property
     def next_step(self) -> str:
-        """Return what would decide it, or how sure it is; "" where nothing can be said."""
+        """Return what would decide it, or how certain it is; "" without either."""
         return " ".join(self.sentences[len(self.sentences) - self.steps :])
 
     @property
     def text(self) -> str:
-        """Return all of it, what did not run as requested first where the answer is about it."""
+        """Return all sentences, first what did not run as requested, if the answer is about it."""
         answered = {run for statement in self.statements[: self.answers] for run in statement.runs}
         ordered = sorted(self.statements, key=lambda one: one.severity == "note" or answered.isdisjoint(one.runs))
         return " ".join(statement.sentence for statement in ordered)
@@ -108,9 +108,8 @@ def compute_verdict(
 ) -> Verdict:
     """Return the verdict on these runs, repeats joined, against the variant of run `baseline_run`.
 
-    Where that is none of them, it is the default baseline: so all who ask get one answer.
-
-    `asked` is the setting that an experiment asks about; without one it is what differs, or what most pairs show.
+    If that run is not among them, the default baseline is used, so that all callers get the same answer. `asked` is the
+    setting that an experiment asks about; by default it is what differs, or what most pairs show.
     """
     rows, _ = join_repeats(rows)
     if all(row.run != baseline_run for row in rows):
@@ -155,7 +154,7 @@ def compute_verdict(
 
 
 def describe_method(results: Sequence[VariantResult]) -> str:
-    """Return how the intervals of the speed-ups were computed, and which of them hold together."""
+    """Return how the speed-ups' intervals were computed, and which of them hold together."""
     compared = max((result.comparisons for result in results), default=0)
     if not compared:
         return NO_METHOD
@@ -168,7 +167,7 @@ def describe_method(results: Sequence[VariantResult]) -> str:
 def _answers(
     ranked: Sequence[VariantResult], results: Sequence[VariantResult], effects: Sequence[Effect], asked: str
 ) -> list[Statement]:
-    """Return the effect of the setting asked about, and who is fastest of all where that is not the same."""
+    """Return the effect of the setting asked about, and who is fastest overall if that differs."""
     answering = [effect for effect in effects if effect.parameter == asked]
     if len(ranked) == 2 and (not answering or asked in step_differences(*(result.runs[0].spec for result in ranked))):
         return [_answer_on_two(ranked)]
@@ -180,7 +179,7 @@ def _answers(
         fastest.insert(0, Statement("includes other work", runs=_runs_of(answering)))
     base = next(result for result in results if result.is_baseline)
     best = effects_of_best(effects, asked, [result.runs for result in results], base.runs)
-    if len(answering) == 1 or best[0].ratio.value > 1:  # the pairs of different values contradict each other
+    if len(answering) == 1 or best[0].ratio.value > 1:  # pairs of different values contradict each other
         answer = _effect_statement(max(answering, key=lambda effect: effect.ratio.value))
     else:
         gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
@@ -205,7 +204,7 @@ def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
 
 
 def _way(ratio: Estimate) -> str:
-    """Return the kind of what a ratio from 1 on says."""
+    """Return the kind of statement for a ratio of at least 1."""
     if ratio.interval is None:
         return "not sure"
     return "effect" if decide(ratio) == "faster" else "no difference" if ratio.is_known else "not known"
@@ -220,7 +219,7 @@ def _pair_facts(
 
 
 def _effect_statement(effect: Effect) -> Statement:
-    """Return what a setting of two values does, and where that depends on another setting."""
+    """Return the effect of a setting with two values, and on which other setting it depends."""
     before, after = _value_names(effect)
     spec, by = effect.pairs[0].before[0].spec, effect.depends_on
     decided = [span for span in effect.spans if span.decision != "not known"]
@@ -277,7 +276,7 @@ def _runs_of(effects: Iterable[Effect]) -> tuple[int, ...]:
 
 
 def _judged(ranked: Sequence[VariantResult]) -> Sequence[VariantResult]:
-    """Return those of ranked variants with enough runs, or all where less than two have them."""
+    """Return the ranked variants with enough runs, or all if fewer than two have them."""
     enough = [result for result in ranked if result.is_baseline or (result.speedup and result.speedup.interval)]
     return enough if len(enough) > 1 else ranked
 
@@ -321,7 +320,7 @@ def _why_no_answer(results: Sequence[VariantResult], base: VariantResult) -> Sta
 
 
 def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], base: VariantResult) -> list[Statement]:
-    """Return what qualifies the answer: energy, settings, margin, and what is not compared."""
+    """Return the qualifications of the answer: energy, settings, margin, and what is not compared."""
     notes = _energy(results, ranked)
     if len(ranked) == 2:
         other = next(result for result in ranked if not result.is_baseline)
@@ -352,7 +351,7 @@ def _notes(results: Sequence[VariantResult], ranked: Sequence[VariantResult], ba
 
 
 def _energy(results: Sequence[VariantResult], ranked: Sequence[VariantResult]) -> list[Statement]:
-    """Return which variant uses least energy, and how much more the next one does."""
+    """Return which variant uses the least energy, and how much more the next one uses."""
     measured = [(result.energy_ratio.value, n) for n, result in enumerate(ranked) if result.energy_ratio]
     if len(measured) < 2:
         return []
@@ -374,7 +373,7 @@ def _energy(results: Sequence[VariantResult], ranked: Sequence[VariantResult]) -
 
 
 def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequence[VariantResult]]:
-    """Return what would decide it, how many more repeats that takes, and of which variants; or how sure it is."""
+    """Return what would decide it, with the number of repeats and the variants; or how certain it is."""
     sure = Statement("sure", {"level_pct": 100 * LEVEL})
     others = [result for result in ranked if not result.is_baseline]
     fewest = min(result.throughput.n for result in ranked if result.throughput is not None)
@@ -408,7 +407,7 @@ def _next_step(ranked: Sequence[VariantResult]) -> tuple[Statement, int, Sequenc
 
 
 def _repeats_for(required: RequiredRepeats, ratios: int) -> Statement:
-    """Return how narrowly more repeats would determine so many ratios, and how many; or that they hardly help."""
+    """Return how narrowly further repeats would determine these ratios, and how many; or that they hardly help."""
     if required.repeats > _MOST_REPEATS:
         return Statement("repeats hardly help", {"repeats": required.repeats})
     facts = {"repeats": required.repeats, "fewest": required.fewest, "most": required.most, "ratios": ratios}

@@ -46,22 +46,22 @@ from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, distinct, drops_between_la
 from workloads.protocol import Value
 
 EARLIER_RUNS = 10
-"""Earlier runs of the baseline's variant that are read to detect drift."""
+"""The number of earlier runs of the baseline's variant to read for detecting drift."""
 
 CLOCK_LIMIT = 0.01
-"""A clock lower by less is a step of the clock or two: those of an H200 are 15 of 1,980 MHz apart."""
+"""A smaller difference is one or two steps of the clock: those of an H200 are 15 of 1,980 MHz apart."""
 
 TEMPERATURE_LIMIT_C = 10.0
-"""Starts that differ by less are ordinary: the idle wait allows 5 °C above rest (docs/internals/idle-wait.md)."""
+"""Smaller differences at the start are normal: the idle wait allows 5 °C above rest (docs/internals/idle-wait.md)."""
 
 MAX_DRIFT_PCT = 50.0
-"""A drift that may be larger is not known at all: the runs vary too much."""
+"""A drift that may be larger is unknown: the runs vary too much."""
 
 ALIKE_TIMES = 1.5
-"""The same kernels that take so much longer have more data, such as a larger batch; a busy CPU slows them by less."""
+"""Equal kernels that take this much longer have more data, such as a larger batch; a busy CPU slows them by less."""
 
 Group = Sequence[StoredRun]
-"""The runs of one variant that measured something."""
+"""The runs of one variant that measured."""
 _VERSION_KEY = "program_version"
 _MINOR_KEYS = comparability.MINOR_VARIABLE_KEYS | {
     "os",
@@ -79,10 +79,9 @@ def comparison_warnings(
 ) -> tuple[Statement, ...]:
     """Return every reason why a comparison of these runs may mislead, warnings before notes.
 
-    Among those of one severity, what may explain any difference comes first, then the others by what they may explain.
-
-    Of `older`, earlier runs of the baseline's variant, only rows and environments are used. Without a baseline it is
-    the variant of the first run.
+    Within a severity, what may explain any difference comes first, then the others by how much they may explain. Of
+    `older`, earlier runs of the baseline's variant, only rows and environments are used. The default baseline is the
+    first run's variant.
     """
     clocks = clock_warnings(runs, baseline)
     warnings = [
@@ -120,7 +119,7 @@ def evidence_warnings(rows: Sequence[RunRow]) -> list[Statement]:
 
 
 def describe_disturbance(run: StoredRun) -> str:
-    """Return what the machine did beside a run that may have cost it speed; "" for nothing."""
+    """Return what the machine did during a run that may have cost it speed; "" for nothing."""
     return " ".join(warning.sentence for warning in machine_warnings(run))
 
 
@@ -130,9 +129,9 @@ def machine_warnings(run: StoredRun) -> tuple[Statement, ...]:
 
 
 def _indistinguishable(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn of variants that differ in what evidence could not see, where no kernel tells them apart either.
+    """Warn of variants that differ in something evidence did not observe, and whose kernels do not differ.
 
-    On GPUs a variant has the same kernels in every run; a trace of the CPU lacks short operations, so it tells nothing.
+    On GPUs a variant has the same kernels in every run; a CPU trace lacks short operations, so it proves nothing.
     """
     alike: dict[tuple[str, str, frozenset[str]], dict[str, list[StoredRun]]] = {}
     for run in runs:
@@ -153,7 +152,7 @@ def _indistinguishable(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _unchanged_scripts(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn of variants of a script that ran the same kernels as often and as long: a change may have had no effect."""
+    """Warn of variants of a script with the same kernels, as often and as long: a change may have had no effect."""
     traced = [(run.row, run.evidence) for run in runs if is_script(run.row.spec.workload) and run.evidence]
     variants = distinct(without(row.spec) for row, evidence in traced if evidence.steps)
     alike: dict[frozenset[tuple[str, float]], dict[Name, list[int]]] = {}
@@ -184,7 +183,7 @@ def _unknown_examples(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn of products that took much of a step because they ran without tensor cores, against the precision."""
+    """Warn of products that took much of a step because they ran without tensor cores, contrary to the precision."""
     slow = {run.row.run: products for run in runs if (products := run_slow_products(run)) is not None}
     if not slow:
         return []
@@ -197,7 +196,7 @@ def _without_tensor_cores(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _other_dropout(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn of variants whose dropout is not the same: they train other networks."""
+    """Warn of variants with different dropout: they train different networks."""
     kinds = {run.row.run: drops_between_layers(run.row.spec) for run in runs}
     values = {
         run: "between layers" if between else "before each layer"
@@ -208,10 +207,10 @@ def _other_dropout(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Statement]:
-    """Warn of throttling in some of the runs, or in all of them if it is not by the power limit.
+    """Warn of throttling in some of the runs, or in all of them if the power limit is not the cause.
 
-    A GPU at full load is at its power limit. One throttled by heat or a hardware slowdown is slower than its model. Of
-    the power limit the clocks tell more, where they are known.
+    A GPU at full load reaches its power limit. One throttled by heat or a hardware slowdown is slower than its model.
+    If clocks are known, they say more about the power limit.
     """
     shares = {run.row.run: comparability.throttled_shares(run) for run in runs}
     warnings = []
@@ -227,14 +226,14 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Sta
 
 
 Reasons = Mapping[str, Callable[[StoredRun], Any]]
-"""What a run says of itself that may have happened to it, empty for nothing, by the key of the warning."""
+"""What a run reports that may have happened to it, empty for nothing, by the warning's key."""
 
 _DISTURBANCES: Reasons = {
     environment_keys.OTHERS_ON_GPU_KEY: lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY),
     environment_keys.IDLE_WAIT_KEY: lambda run: comparability.used_gpus(run) and idle_wait_blockers(run.environment),
     environment_keys.STOOD_STILL_KEY: lambda run: environment_number(run.environment, environment_keys.STOOD_STILL_KEY),
 }
-"""What the machine did beside a run that may have cost it speed."""
+"""What the machine did during a run that may have cost it speed."""
 
 _NOTED: Reasons = {
     environment_keys.OTHERS_UNKNOWN_KEY: lambda run: run.environment.get(environment_keys.OTHERS_UNKNOWN_KEY),
@@ -254,7 +253,7 @@ def _describe_reasons(
 def _shared_host(runs: Sequence[StoredRun]) -> list[Statement]:
     """Warn of runs during which other programs were busy, as far as their steps depend on the host.
 
-    While others use a share x of the processors, what computes there gets 1 - x of them at worst.
+    While others use a share x of the processors, the host's part of a step gets at worst 1 - x of them.
     """
     shares = {run.row.run: share for run in runs if (share := other_processes_load_pct(run)) is not None}
     busy = {run: share / 100 for run, share in shares.items() if share > comparability.OTHER_LOAD_LIMIT_PCT}
@@ -273,7 +272,7 @@ def _shared_host(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _concurrent_runs(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn if some runs had the machine to themselves and others shared it."""
+    """Warn if only some of the runs had the machine to themselves."""
     measured = [run for run in runs if throughputs([run.row]) and comparability.used_gpus(run)]
     concurrent_runs = comparability.concurrent_runs(runs)
     values = {
@@ -289,7 +288,7 @@ def _concurrent_runs(runs: Sequence[StoredRun]) -> list[Statement]:
 
 
 def _different_gpus(runs: Sequence[StoredRun], baseline: int | None) -> list[Statement]:
-    """Warn of different GPU models, or note which GPUs of one model were used without being requested.
+    """Warn of different GPU models, or note which GPUs of one model were used without request.
 
     That matters if compared variants share none of them, or are spread unevenly over them.
     """
@@ -354,12 +353,12 @@ def _describe_difference(
 
 
 def environment_warnings(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Return what differs between the environments of runs, and what is not known of some."""
+    """Return the differences between the runs' environments, and what is unknown for some."""
     code = _code(runs)
     has_warning = any(warning.severity == "warning" for warning in code)
     first = runs[0].environment if runs else {}
     names = {run.row.run: run.environment.get(HOST_KEY, THIS_MACHINE) for run in runs}
-    is_one_host = all(is_same_host(first, run.environment) for run in runs)  # of which there may be several names
+    is_one_host = all(is_same_host(first, run.environment) for run in runs)  # a host may have several names
     hosts = [] if is_one_host else [_describe_difference(HOST_KEY, names, runs)]
     omitted = {environment_keys.GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
     omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
@@ -389,9 +388,9 @@ def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:
 
 
 def _code(runs: Sequence[StoredRun]) -> list[Statement]:
-    """Warn of runs of different code, and of some whose code is not known next to others; note that none is known.
+    """Warn of runs with different or partly unknown code; note if all code is unknown.
 
-    The sources of the workloads decide: commits that differ elsewhere measure with the same code.
+    Only the workloads' sources count: commits that differ elsewhere measure with the same code.
     """
     with_code = [run for run in runs if COMMIT_KEY in run.environment or SOURCES_KEY in run.environment]
     key = SOURCES_KEY if all(SOURCES_KEY in run.environment for run in with_code) else COMMIT_KEY
@@ -415,7 +414,7 @@ def _values(runs: Sequence[StoredRun], key: str) -> dict[int, str]:
 def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
     """Warn of variants that were not interleaved with the baseline, or measured long before or after it.
 
-    What one variant's runs drifted by, over the time between the variants, says how much that may explain.
+    The drift within one variant's runs, over the time between variants, shows how much this may explain.
     """
     groups = _groups(runs, baseline)
     if len(groups) < 2:
@@ -459,7 +458,7 @@ def _groups(runs: Sequence[StoredRun], baseline: int | None) -> list[Group]:
 
 
 def _largest_pct(drift: Estimate) -> float:
-    """Return the drift in percent: as measured where it is for sure, otherwise the largest that cannot be ruled out."""
+    """Return the drift in percent: as measured if it is certain, otherwise the largest that cannot be ruled out."""
     low, high = drift.interval or (drift.value, drift.value)
     ends = (drift.value,) if low > 1 or high < 1 else (low, high)
     return 100 * max(abs(float(np.log(end))) for end in ends)
@@ -470,9 +469,9 @@ def _names(groups: Sequence[Group]) -> list[Name]:
 
 
 def _spread_over_gpus(runs: Sequence[StoredRun], baseline: int | None) -> tuple[GpuSpread, float | None]:
-    """Return how variants are spread over GPUs of one model, the worst, and how many percent a speed-up may lose by it.
+    """Return the worst spread of variants over GPUs of one model, and the percentage a speed-up may lose by it.
 
-    None where that cannot be told, as a GPU ran one variant alone.
+    None if that is unknown because a GPU ran only one variant.
     """
     groups = [[run.row for run in group] for group in _groups(runs, baseline)]
     pairs = [(group, groups[0]) for group in groups[1:] if min(len(group), len(groups[0])) > 1]
@@ -483,10 +482,10 @@ def _spread_over_gpus(runs: Sequence[StoredRun], baseline: int | None) -> tuple[
 
 
 def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
-    """Tell of GPUs that ran below the highest clock seen: by their power limit a note, otherwise a warning.
+    """Report GPUs that ran below the highest clock seen: a note if by their power limit, otherwise a warning.
 
-    No step is slowed by more than its clock. A fast variant may draw so much power that its own clock falls; that is
-    part of the result, but another power limit or another GPU would give another one.
+    A step slows by no more than its clock. A fast variant may draw so much power that its own clock falls; that is part
+    of the result, which depends on the power limit and the GPU.
     """
     highest = highest_clock_mhz(runs)
     clocks = {run.row.run: clock for run in runs if (clock := mean_clock_mhz(run)) is not None}
@@ -518,7 +517,7 @@ def _means(groups: Sequence[Group], figure: Callable[[StoredRun], float | None])
 def temperature_notes(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
     """Note GPUs that were warmer before the runs of one variant than before those of the baseline.
 
-    At one clock a warmer GPU computes as fast and draws more power.
+    At the same clock, a warmer GPU computes as fast but draws more power.
     """
     groups = _groups(runs, baseline)
     starts = _means(groups, start_temperature_c)

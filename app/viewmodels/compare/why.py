@@ -1,4 +1,4 @@
-"""Why a variant's steps take longer or shorter than the baseline's: statements, a waterfall, a table, and what if."""
+"""Why a variant's steps take longer or shorter than the baseline's: statements, a waterfall, a table, what-ifs."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ _STEP_HELP = "The measured step; the parts above add up to it."
 _NO_TENSOR_CORES = " · no tensor cores"
 _MAX_BARS = 6
 _SMALLEST_BAR = 0.02
-"""Parts whose change is a smaller share of the largest one are drawn as one bar."""
+"""Parts whose change is a smaller share of the largest one are drawn together as one bar."""
 _MAX_REPORTED = 4
 """Variants in a report."""
 _TOOLTIP_KERNELS = 3
@@ -55,20 +55,20 @@ CAVEAT = (
 )
 _MAX_NAMED = 3
 _NAMED_SHARE, _NOTHING_SHARE = 0.03, 0.01
-"""Parts that make up a smaller share of what a sentence explains are not named; the largest from the second on."""
+"""Parts with smaller shares of what a sentence explains are not named; the second limit is for the largest part."""
 _BALANCE = 0.5
-"""If what is against a difference adds up to this share of it, both sides are told instead of shares."""
+"""If the opposing changes add up to this share of a difference, both sides are reported instead of shares."""
 _ONE_KERNEL = 0.8
-"""Share of a part's change from which on one kernel, or one cause of idle time, is nearly all of it."""
+"""From this share of a part's change on, one kernel, or one cause of idle time, is nearly all of it."""
 _HIDDEN_SHARE = 0.01
-"""Of equally long steps, a part whose change is this share of the step is worth telling."""
+"""For equally long steps, a part whose change is this share of the step is worth reporting."""
 _LARGE_PART, _SMALL_CHANGE = 0.25, 0.05
-"""A part with this share of the step that changes by this share of the difference at most is told as no cause."""
+"""A part with this share of the step that changes by at most this share of the difference is reported as no cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhyRow:
-    """One row of the table: a part of a step, a kernel or a cause of the part above it, or the step.
+    """One row of the table: a part of a step, a kernel or cause within the part above it, or the step.
 
     `help` is the full name of a kernel.
     """
@@ -85,10 +85,10 @@ class WhyRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class WhyView:
-    """Why the steps of one variant, of these runs, differ from the baseline's.
+    """Why the steps of one variant's runs differ from the baseline's.
 
-    Without `difference`, the statement says why that is not known, and the rest is empty. `head` has the titles of the
-    cells, `gains` what each side would gain from the other's parts.
+    Without `difference`, the statement says why it is unknown, and the rest is empty. `head` has the cells' titles,
+    `gains` what each side would gain from the other's parts.
     """
 
     name: str
@@ -108,7 +108,7 @@ class WhyView:
 
     @property
     def changed_share(self) -> float:
-        """Return the change of the step as a share of the baseline's; −1 where it is not known."""
+        """Return the change of the step as a share of the baseline's; −1 if unknown."""
         step = self.difference.step if self.difference else None
         return abs(step.difference.value) / step.baseline_ms if step else -1.0
 
@@ -161,7 +161,7 @@ def _minus(number: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """A variant and the baseline: their runs, their names, and their names within a sentence."""
+    """A variant and the baseline: their runs, names, and names within a sentence."""
 
     other: Sequence[StoredRun]
     base: Sequence[StoredRun]
@@ -192,7 +192,7 @@ class Pair:
 
 
 def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...]:
-    """Return a view for each variant but the baseline, in the order of the verdict."""
+    """Return a view for each variant except the baseline, in the order of the verdict."""
     by_number = {run.row.run: run for run in runs}
     groups = [[by_number[row.run] for row in result.runs] for result in verdict.results]
     base = next((n for n, result in enumerate(verdict.results) if result.is_baseline), 0)
@@ -204,7 +204,7 @@ def why_views(runs: Sequence[StoredRun], verdict: Verdict) -> tuple[WhyView, ...
 
 
 def largest_differences(views: Sequence[WhyView]) -> list[WhyView]:
-    """Return the views to put into a report: a few with the largest differences, or one that says why there is none."""
+    """Return the views for a report: a few with the largest differences, or one that says why there are none."""
     candidates = [view for view in views if view.difference]
     few = sorted(candidates, key=attrgetter("changed_share"), reverse=True)[:_MAX_REPORTED]
     return [view for view in views if view in few] or list(views[:1])
@@ -276,7 +276,7 @@ def _rows(difference: StepDifference, figures: Figures) -> Iterator[WhyRow]:
 
 
 def _chart(difference: StepDifference, pair: Pair, figures: Figures) -> WaterfallChart:
-    """Return the way from the baseline's step to the other one's, the largest change first."""
+    """Return the waterfall from the baseline's step to the other one's, largest change first."""
     names = tuple(map(SEPARATOR.join, pair.names[::-1]))
     within, steps = tuple(map(SEPARATOR.join, pair.within)), (difference.step.baseline_ms, difference.step.other_ms)
     runs = [tuple(run.row.run for run in side) for side in (difference.baseline, difference.other)]
@@ -309,7 +309,7 @@ def _chart(difference: StepDifference, pair: Pair, figures: Figures) -> Waterfal
 
 
 def _changes(difference: StepDifference, pair: Pair, figures: Figures) -> Iterator[tuple[str, Estimate, str]]:
-    """Yield label, change and tooltip of each bar; small changes are one bar."""
+    """Yield label, change and tooltip of each bar; small changes share one bar."""
     parts = difference.parts
     largest = max(abs(part.change.difference.value) for part in parts)
     large = [part for part in parts[:_MAX_BARS] if abs(part.change.difference.value) >= _SMALLEST_BAR * largest]
@@ -372,7 +372,7 @@ def _state_obstacle(obstacle: why.Obstacle, pair: Pair) -> Statement:
 
 
 def state_difference(difference: StepDifference, pair: Pair) -> Iterator[Statement]:
-    """Yield how the steps differ, and what of them makes the difference."""
+    """Yield how the steps differ, and which of their parts make the difference."""
     figures, (first, base) = pair.figures(difference), pair.within
     step, change = difference.step, difference.step.difference
     if difference.examples:
@@ -393,7 +393,7 @@ def state_difference(difference: StepDifference, pair: Pair) -> Iterator[Stateme
 
 
 def _state_causes(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
-    """Yield what lies behind a difference, if that is known of most of it, and its parts."""
+    """Yield the cause of a difference, if most of it has a known cause, and its parts."""
     cause = find_cause(difference)
     if cause and cause.kind == "clock":
         share_pct = 100 * cause.ms / difference.step.difference.value
@@ -414,9 +414,9 @@ def _changes_of(parts: Sequence[Part]) -> tuple[PartChange, ...]:
 
 
 def _explain(difference: StepDifference, figures: Figures) -> Iterator[Statement]:
-    """Yield what a difference consists of: the shares of its parts, or what they add up to on both sides.
+    """Yield the composition of a difference: the shares of its parts, or their sums on both sides.
 
-    The largest part is always among them, and what is against the difference where shares add up to more than all.
+    The largest part is always included, and opposing parts if shares add up to more than 100 %.
     """
     change_ms = difference.step.difference.value
     with_it, against = _sides(difference, change_ms)
@@ -469,7 +469,7 @@ def _balance(difference: StepDifference, figures: Figures) -> Iterator[Statement
 
 
 def _named(side: Sequence[Part], largest: float) -> list[Part]:
-    """Return the largest part of a side, if it is not next to nothing, and its largest others that are certain."""
+    """Return the largest part of a side unless negligible, and its other large parts that are certain."""
     first = [part for part in side[:1] if abs(part.change.difference.value) >= _NOTHING_SHARE * largest]
     matter = (part for part in side[1:] if abs(part.change.difference.value) >= _NAMED_SHARE * largest)
     certain = [part for part in matter if part.change.is_certain]

@@ -1,4 +1,4 @@
-"""What an experiment would run on this machine: stored runs, time left, refused combinations, preset lines."""
+"""What an experiment would run on this machine: stored runs, time left, refused combinations, presets."""
 
 import re
 from collections.abc import Sequence
@@ -18,30 +18,27 @@ from workloads.catalog import Machine, Refusal, check, runnable
 from workloads.protocol import RunSpec
 
 _MAX_NAMED = 4
-"""Variants that the name of an experiment names."""
+"""The most variants that an experiment's name lists."""
 
 
 QUIET_WAIT_S = 600.0
-"""How long each run waits for a quiet machine where that was asked for."""
+"""How long each run waits for a quiet machine if requested."""
 
 
 def interleaved_plan(variants: Sequence[RunSpec], repeats: int) -> Plan:
-    """Return the experiment that measures variants again, interleaved.
-
-    The baseline is the first.
-    """
+    """Return the experiment that measures variants again, interleaved; the first is the baseline."""
     names = variant_names(variants)
     named = ", ".join(names) if len(names) <= _MAX_NAMED else f"{len(names)} variants"
     return Plan(name=f"Interleaved: {named}", variants=tuple(variants), repeats=repeats, again=True)
 
 
 def experiment_label(runs: int, ahead: ExperimentProgress | None, *, most: bool) -> str:
-    """Return the label of what starts an experiment: `Run 18 (6 to 9 min, shows 5 %)`.
+    """Return the label of the button that starts an experiment: `Run 18 (6 to 9 min, shows 5 %)`.
 
     Args:
-        runs: Its runs in all.
-        ahead: What is stored and left of it; None until it is known.
-        most: Whether it may end before its last repeat.
+        runs: The total number of runs.
+        ahead: Its progress; None until it is known.
+        most: Whether it may end early.
     """
     left = runs if ahead is None else ahead.planned - ahead.done
     facts = []
@@ -57,9 +54,9 @@ def experiment_label(runs: int, ahead: ExperimentProgress | None, *, most: bool)
 
 
 def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budget_s: float | None = None) -> list[str]:
-    """Return sentences on what is stored, what is left, and what does not count and why.
+    """Return sentences on stored and remaining runs, and on runs that do not count and why.
 
-    With `at_most` it may end before its last repeat.
+    `at_most` means that it may end early.
     """
     left = ahead.planned - ahead.done
     if not left:
@@ -73,7 +70,7 @@ def describe_estimate(ahead: ExperimentProgress, *, at_most: bool = False, budge
 
 
 def describe_dates(counted_utc_ns: Sequence[int], older_utc_ns: Sequence[int]) -> list[str]:
-    """Return a sentence on the time of the stored runs that count, and one on those too old to count unasked."""
+    """Return a sentence on the time of the stored runs that count, and one on those that are too old."""
     counted, older = map(_runs_of, (counted_utc_ns, older_utc_ns))
     return [
         *([f"Counted: {counted}."] if counted else []),
@@ -88,7 +85,7 @@ def describe_size(plan: Plan) -> str:
 
 
 def describe_stored(ahead: ExperimentProgress, countable: ExperimentProgress) -> list[str]:
-    """Return sentences on stored runs: those that count, and those that would if the user wanted it."""
+    """Return sentences on the stored runs that count, and on those that would if the user wanted."""
     others = [utc_ns for utc_ns in countable.counted_utc_ns if utc_ns not in ahead.counted_utc_ns]
     both = " and ".join(filter(None, map(_runs_of, (others, countable.older_utc_ns))))
     counted = [f"{ahead.done:,} of {ahead.planned:,} already stored."] if ahead.done else []
@@ -96,7 +93,7 @@ def describe_stored(ahead: ExperimentProgress, countable: ExperimentProgress) ->
 
 
 def _runs_of(utc_ns: Sequence[int]) -> str:
-    """Return how many stored runs there are and of when, as `4 stored runs of 2026-03-01 14:05 to 15:10`."""
+    """Return the number and times of stored runs, such as `4 stored runs of 2026-03-01 14:05 to 15:10`."""
     if not utc_ns:
         return ""
     first, last = units.local_time(min(utc_ns)), units.local_time(max(utc_ns))
@@ -105,16 +102,16 @@ def _runs_of(utc_ns: Sequence[int]) -> str:
 
 
 def describe_order(plan: Plan) -> list[str]:
-    """Return a sentence on the order of the runs; none where there is one variant, or the order is that of before."""
+    """Return a sentence on the order of the runs; none with a single variant, or in the former order."""
     if plan.order_seed is None or len(plan.variants) < 2:
         return []
     return [f"Every round but the first has its own order, drawn with seed {plan.order_seed}."]
 
 
 def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = False) -> list[str]:
-    """Return a sentence on how small a difference the experiment can show; none where it compares nothing.
+    """Return a sentence on the smallest difference that the experiment can show; none if it compares nothing.
 
-    With `at_most` it may end before its last repeat.
+    `at_most` means that it may end early.
     """
     if expected is None:
         return []
@@ -139,7 +136,7 @@ def describe_resolution(expected: ExpectedResolution | None, *, at_most: bool = 
 def describe_uncounted(uncounted: int, causes: Sequence[str]) -> list[str]:
     """Return a sentence on stored runs of the same variants that do not count; none if all count.
 
-    `causes` is in what their environments differ.
+    `causes` are the differences of their environments.
     """
     if not uncounted:
         return []
@@ -176,7 +173,7 @@ _REASONS_SHOWN = 2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RefusedGroup:
-    """Combinations with the same reason; `values` are those that they share, "" for all combinations."""
+    """Combinations refused for the same reason; `values` are those that they share, "" for all combinations."""
 
     count: int
     values: str
@@ -188,7 +185,7 @@ class RefusedGroup:
 
 
 class RefusedText(NamedTuple):
-    """What cannot run, a line per reason, and the label of what shows the others; "" if there are none."""
+    """What cannot run, one line per reason, and the label of the button for the others; "" without any."""
 
     text: str
     more_label: str
@@ -206,7 +203,7 @@ def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_
 
 
 def group_refused(refused: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> tuple[RefusedGroup, ...]:
-    """Return the refused combinations by reason, the largest group first; reasons may differ in their numbers."""
+    """Return the refused combinations by reason, largest group first; reasons may differ in their numbers."""
     groups: dict[tuple[tuple[str, ...], str], list[tuple[RunSpec, Refusal]]] = {}
     for spec, refusal in refused:
         key = refusal.parameters, _NUMBER.sub("#", refusal.reason)
@@ -227,18 +224,18 @@ class PresetLine:
     """One prepared question.
 
     Attributes:
-        key: What finds it: its name, or the path of its file.
+        key: Its name, or the path of its file.
         name: Its name.
         title: Its title.
-        question: What it answers.
+        question: The question it answers.
         size: Its variants and runs; "" if its file cannot be used.
-        time: How long what is left takes.
-        stored: What is stored of it.
-        answer: What is known of its answer, and from whom.
+        time: The time of its remaining runs.
+        stored: Its stored runs.
+        answer: Its answer so far, and from which runs.
         notes: How it was adapted to this machine.
         problem: Why its file cannot be used, "" if it can.
         is_complete: Whether nothing is left to run.
-        has_verdict: Whether runs are stored that can be compared, however old.
+        has_verdict: Whether there are stored runs to compare, of any age.
         can_start: Whether a variant can run on this machine.
         reference: Label of its stored reference runs, "" if there are none.
     """
@@ -260,7 +257,7 @@ class PresetLine:
 
     @property
     def adapted(self) -> str:
-        """How it was adapted to this machine: its notes in short, whole ones where it has no size."""
+        """Return how it was adapted to this machine: its notes, shortened unless it has no size."""
         if not self.size:
             return " ".join(self.notes)
         return " ".join(sentence(note.partition(". ")[0].partition(": ")[0]) for note in self.notes)
@@ -271,7 +268,7 @@ class PresetLine:
 
 
 def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, ...]:
-    """Return a note of how many variants cannot run on this machine, with the reasons; none if all can."""
+    """Return a note on how many variants cannot run on this machine, with the reasons; empty if all can."""
     checked = [(spec, check(spec, machine)) for spec in variants]
     refused = [(spec, refusals[0]) for spec, refusals in checked if refusals]
     reasons = " ".join(group.text for group in group_refused(refused, differing_parameters(variants)))
@@ -279,7 +276,7 @@ def refused_notes(variants: Sequence[RunSpec], machine: Machine) -> tuple[str, .
 
 
 def reference_label(runs: Sequence[RunRow]) -> str:
-    """Return the label of reference runs, as `H200 reference`; "" if there are none."""
+    """Return the label of reference runs, such as `H200 reference`; "" without any."""
     names = dict.fromkeys(short_gpu_name(name) for row in runs for name in row.gpu_names)
     return f"{', '.join(names) or 'The'} reference" if runs else ""
 

@@ -1,4 +1,4 @@
-"""The queue as values: a summary line, a row with its table cells per entry, and banners with their answers."""
+"""The queue as values: a summary line, a row of cells per entry, and banners with their answers."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ BannerAction = Literal["go on", "not now", "remove", "show", "dismiss", "unfold"
 
 
 class StateStyle(NamedTuple):
-    """How a state is shown: never by colour alone, always with a text; "" is the name of the state itself."""
+    """How a state is displayed: always with a text, never by colour alone; "" means the state's own name."""
 
     symbol: str
     tone: Tone
@@ -38,7 +38,7 @@ STATE_STYLES: dict[EntryState, StateStyle] = {
 }
 
 _MAX_NAME_LENGTH = 60
-"""Characters of a name within a sentence; the name of a large matrix is longer."""
+"""The longest name within a sentence; names of large matrices are longer."""
 _END_PHRASES: dict[EntryState, str] = {
     "complete": "is complete",
     "settled": "has reached its target precision",
@@ -48,7 +48,7 @@ _END_PHRASES: dict[EntryState, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerdictText:
-    """The verdict on an experiment that ended: its first sentence, whether that answers it, and what else there is."""
+    """The verdict on a finished experiment: its first sentence, whether that is an answer, and the rest."""
 
     sentence: str = ""
     rest: str = ""
@@ -102,7 +102,7 @@ def resume_banner(entries: Sequence[ExperimentProgress]) -> Banner:
 
 
 def describe_place(progress: ExperimentProgress) -> str:
-    """Return in a sentence, in full, its host and the Pythons of its runs; "" for the program's own."""
+    """Return a sentence on its host and its runs' Pythons; "" for the program's own."""
     host = f"on {progress.host}" if progress.host else ""
     pythons = f"by the Python {', '.join(progress.interpreters)}" if progress.interpreters else ""
     where = " ".join(filter(None, (host, pythons)))
@@ -122,7 +122,7 @@ def describe_ending(progress: ExperimentProgress) -> str:
 
 
 def ended_banner(progress: ExperimentProgress, verdict: VerdictText = NO_VERDICT) -> Banner:
-    """Return the verdict on an entry that ended, where it is known, then how it ended, with the way to its runs."""
+    """Return the verdict, if known, and the outcome of a finished entry, with a link to its runs."""
     ending = describe_ending(progress)
     style = STATE_STYLES[progress.state]
     show: tuple[tuple[BannerAction, str], ...] = (
@@ -148,7 +148,7 @@ def quote_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """One entry: its name, a cell for each column, the share that is done, and what can be done with it."""
+    """One entry: its name, a cell for each column, the completed share, and the possible actions."""
 
     entry: int
     name: str
@@ -164,18 +164,18 @@ class QueueRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueState:
-    """Everything the window shows of the queue; nothing if it has neither rows nor banners.
+    """Everything that the window shows of the queue; hidden without rows and banners.
 
     Attributes:
-        rows: The entries, then those that ended.
-        count: Completed runs of the experiment that runs, of all that wait where none does; "" if a banner says it.
-        fraction: The same, from 0 to 1.
-        activity: What runs now; "" if a banner says it.
-        time_left: Expected time of the same, and of all that runs without being asked again.
+        rows: The entries, then the finished ones.
+        count: Completed runs of the running experiment, else of all that wait; "" if a banner says it.
+        fraction: The completed share, from 0 to 1.
+        activity: The current activity; "" if a banner says it.
+        time_left: Expected time of the counted runs, and of everything that runs without another question.
         can_skip_wait: Whether the wait for an idle machine can be skipped.
-        pause_action: What the button for all entries does; "" hides it.
+        pause_action: The action of the button for all entries; "" hides it.
         offer: The offer to resume it.
-        ended: What has ended.
+        ended: Banners of finished entries.
     """
 
     rows: tuple[QueueRow, ...] = ()
@@ -194,15 +194,15 @@ class QueueState:
 
 
 class QueueModel:
-    """Combines the queue as it is in the database with the progress of its runner.
+    """Combines the queue in the database with the progress of its runner.
 
-    `is_running` is whether this window runs it; an entry that runs all the same belongs to another program.
-    `waits_for_run` is whether it begins by itself after a run of this window that is not of the queue.
+    `is_running`: this window runs it; an entry that runs although it does not belongs to another program.
+    `waits_for_run`: it starts by itself after this window's current run, which is not from the queue.
     """
 
     def __init__(self) -> None:
         self.entries: tuple[ExperimentProgress, ...] = ()
-        """What is in the queue, in order."""
+        """The entries of the queue, in order."""
         self._current: ExperimentProgress | None = None
         self._progress_s = 0.0
         self._ended: tuple[ExperimentProgress, ...] = ()
@@ -217,11 +217,11 @@ class QueueModel:
 
     @property
     def runs_elsewhere(self) -> bool:
-        """Return whether another program runs the queue, and not this window."""
+        """Return whether another program, not this window, runs the queue."""
         return not self.is_running and any(entry.state == "running" for entry in self.entries)
 
     def begin(self) -> None:
-        """Note that the runner begins: what ended before is no news."""
+        """Record that the runner starts: earlier endings are no longer news."""
         self.is_running, self._offered, self._banner = True, False, None
 
     def finish(self) -> None:
@@ -231,13 +231,13 @@ class QueueModel:
         self.entries = tuple(entries)
         self._offered = self._offered and bool(entries) and all(entry.state != "running" for entry in entries)
         remaining = {entry.entry for entry in entries}
-        # What ended and is in the queue still, as with its time spent, is shown as that and not twice.
+        # An ended entry that is still in the queue, for example out of time, must not appear twice.
         self._ended = tuple(ended for ended in self._ended if ended.entry not in remaining)
 
     def move(self, entry: int, by: int) -> int | None:
-        """Move an entry by that many places, up if negative; return the entry that follows it now, None at the end.
+        """Move an entry by that many places, up if negative; return the entry that then follows it, None at the end.
 
-        It is shown at once, before the database has it.
+        It is displayed immediately, before the database has it.
         """
         others = [progress for progress in self.entries if progress.entry != entry]
         old_index = [progress.entry for progress in self.entries].index(entry)
@@ -255,7 +255,7 @@ class QueueModel:
         return next(numbers, None)
 
     def handle(self, progress: ExperimentProgress, now_s: float) -> None:
-        """Take progress of the runner, at `now_s` seconds of any clock."""
+        """Take the runner's progress, at `now_s` seconds of any clock."""
         self._progress_s = now_s
         others = tuple(entry for entry in self.entries if entry.entry != progress.entry)
         if progress.state in QUEUED_STATES:
@@ -287,7 +287,7 @@ class QueueModel:
         self._offered = False
 
     def mark_seen(self, entry: int) -> None:
-        """Show an entry that ended as news no more; its line stays behind those of others."""
+        """Mark a finished entry as seen: its line remains after the others."""
         if self.last_ended is not None and self.last_ended.entry == entry:
             self._banner = None
         if not self.entries:
@@ -313,7 +313,7 @@ class QueueModel:
         )
 
     def _counted(self) -> Sequence[ExperimentProgress]:
-        """Return what progress is about: the experiment that runs, else those that are not paused, else all."""
+        """Return the entries that progress refers to: the running one, else those that are not paused, else all."""
         if self._current is not None:
             return (self._current,)
         running = [entry for entry in self.entries if entry.state == "running"]
@@ -332,7 +332,7 @@ class QueueModel:
         ]
 
     def _with_time_left(self, entry: ExperimentProgress, now_s: float) -> ExperimentProgress:
-        """Return the entry with its time left now; during a wait none of it passes."""
+        """Return the entry with its current time left, which does not pass during a wait."""
         if not self.is_running_here(entry.entry) or entry.waiting_for:
             return entry
         return replace(entry, left=entry.left.plus(self._progress_s - now_s))
@@ -354,7 +354,7 @@ class QueueModel:
         return "Paused"
 
     def _format_time_left(self, now_s: float) -> str:
-        """Return the time left of what is counted, and of all that runs without being asked again."""
+        """Return the time left of the counted entries, and of everything that runs without another question."""
         paused = {entry.entry for entry in self.entries if entry.state == "paused"}
         own, pending = (
             [self._with_time_left(entry, now_s).left for entry in entries if entry.entry not in paused]
@@ -365,7 +365,7 @@ class QueueModel:
         return f"{text}, {format_time_left(total)} for all" if text and len(pending) > len(own) else text
 
     def _pause_action(self) -> Literal["pause", "go on", ""]:
-        """Return what the button for all entries does: pause them if any is to come, resume them if all are paused."""
+        """Return the action of the button for all entries: pause if any is to come, resume if all are paused."""
         if self._offered or self.runs_elsewhere or not self.entries:
             return ""
         goes_on = self.is_running or self.waits_for_run
@@ -373,7 +373,7 @@ class QueueModel:
 
 
 def _with_names_of_their_own(rows: Sequence[QueueRow]) -> tuple[QueueRow, ...]:
-    """Return rows of which those with one name have their number, too."""
+    """Return the rows, with a number added to names that occur twice."""
     counts = Counter(row.name for row in rows)
 
     def numbered(row: QueueRow) -> QueueRow:
@@ -416,7 +416,7 @@ def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRo
 
 
 def _describe_runs(progress: ExperimentProgress) -> str:
-    """Return the current runs: one by its name, two by what differs, more by their number."""
+    """Return the current runs: one by its name, two by their difference, more by their number."""
     if len(progress.specs) < 2:
         return "".join(map(short_name, progress.specs))
     names = dict.fromkeys(variant_names(progress.specs)) if len(progress.specs) == 2 else ()
@@ -442,4 +442,4 @@ WIDEST_CELLS = (
     Cell(text="000/000"),
     Cell(text="40 to 60 min"),
 )
-"""Per column, a cell as wide as any is expected to be."""
+"""For each column, a cell as wide as any is expected to be."""

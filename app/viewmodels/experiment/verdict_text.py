@@ -1,4 +1,4 @@
-"""The verdict on an experiment: while it runs, for the Run screen, and at its end, for the notices."""
+"""The verdict on an experiment: for the Run screen while it runs, and for notices at its end."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -45,10 +45,10 @@ class ResultRow:
         low: Lower end of the interval; None without one.
         high: Upper end.
         change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
-        interval: Its ends: `+59 to +65 %`.
+        interval: The interval's ends: `+59 to +65 %`.
         energy: Energy per example against the baseline's: `−31 %`.
-        runs: How many runs count, and how others ended: `3 runs, 1 stopped`.
-        is_fastest: Whether it is the fastest for sure.
+        runs: How many runs count, and the outcomes of others: `3 runs, 1 stopped`.
+        is_fastest: Whether it is certainly the fastest.
     """
 
     name: str
@@ -64,17 +64,17 @@ class ResultRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentResult:
-    """What an experiment says so far: the answer first, then a row a variant on one axis of ratios.
+    """An experiment's result so far: the answer, then one row per variant on an axis of ratios.
 
     Attributes:
-        answer: What the setting asked about does, or who is fastest, in one sentence.
-        next_step: What would decide it, or how sure it is; "" if nothing can be said.
-        more_repeats: Repeats of each variant that would; 0 if it is decided.
-        repeated: The variants that these are of; none for all.
+        answer: The effect of the setting asked about, or who is fastest, in one sentence.
+        next_step: What would decide it, or how certain it is; "" without either.
+        more_repeats: The repeats of each variant that would decide it; 0 if it is decided.
+        repeated: The variants that need these repeats; empty for all.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
-        disturbance: What disturbed them, a sentence each; "" for nothing.
-        rows: The baseline, then the others from the fastest to the slowest, then those without a ratio.
-        axis: The ratios on which all rows lie; an interval may leave it.
+        disturbance: What disturbed them, one sentence each; "" for nothing.
+        rows: The baseline, then the others from fastest to slowest, then those without a ratio.
+        axis: The common axis of ratios; intervals may extend beyond it.
     """
 
     answer: str
@@ -97,10 +97,10 @@ def experiment_result(
     disturbances: Mapping[int, str],
     question: Question = NO_QUESTION,
 ) -> ExperimentResult | None:
-    """Return what the runs of an experiment say so far of its variants; None if there is only one.
+    """Return an experiment's result so far; None with a single variant.
 
-    Variants that differ in their seed or measured length alone are one, and the baseline is that of Compare.
-    `disturbances` has what disturbed each run that has ended, "" for nothing.
+    Variants that differ only in their seed or measured length count as one, and the baseline is that of Compare.
+    `disturbances` says what disturbed each finished run, "" for nothing.
     """
     specs = [group[0] for group in group_runs(map(with_defaults, variants), without)]
     if len(specs) < 2:
@@ -122,7 +122,7 @@ def experiment_result(
 def answer_on(
     rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None, asked: str = ""
 ) -> ExperimentResult:
-    """Return what Compare would say of any runs, with its `baseline` if that is among them, and margin of equality."""
+    """Return Compare's result for any runs, with `baseline` if it is among them, and a margin of equality."""
     return verdict_result(compute_verdict(rows, baseline, margin_pct, asked), {})
 
 
@@ -161,7 +161,7 @@ def _result(
 def _axis(results: Sequence[VariantResult]) -> Axis:
     ratios = [result.speedup for result in results if result.speedup is not None]
     axis = ratio_axis(ratios, _MOST_TICKS)
-    return axis if len(ratios) > 1 else replace(axis, ticks=())  # the baseline alone: there is nothing to read off
+    return axis if len(ratios) > 1 else replace(axis, ticks=())  # only the baseline: there is nothing to read off
 
 
 _BASELINE = "baseline"

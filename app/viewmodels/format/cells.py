@@ -22,7 +22,7 @@ Tone = Literal["good", "warning", "bad", "quiet", "busy"]
 
 
 class StatusLabel(NamedTuple):
-    """How an outcome is shown: never by colour alone."""
+    """How an outcome is displayed: never by colour alone."""
 
     symbol: str
     word: str
@@ -38,7 +38,7 @@ OUTCOMES: Mapping[str, StatusLabel] = {
     "failed": StatusLabel("✖", "failed", "bad"),
     "crashed": StatusLabel("✖", "crashed", "bad"),
 }
-"""By outcome name; `running` is a run without one."""
+"""Labels by outcome; `running` is a run without one."""
 
 VERIFICATIONS: Mapping[EvidenceState, StatusLabel] = {
     "verified": StatusLabel("✔", "verified", "good"),
@@ -46,26 +46,26 @@ VERIFICATIONS: Mapping[EvidenceState, StatusLabel] = {
     "not verifiable": StatusLabel("?", "not verifiable", "quiet"),
     "mismatch": StatusLabel("✘", "mismatch", "warning"),
 }
-"""By what a run's evidence verified."""
+"""Labels by what a run's evidence verified."""
 
 
 THIS_MACHINE = "this machine"
-"""What the program's own machine is called next to other hosts."""
+"""The name of the program's own machine among hosts."""
 
 
 class Bar(NamedTuple):
-    """How much a value is of the largest of its kind, from 0 to 1; one that `leads` is in colour."""
+    """A value's share of the largest of its kind, from 0 to 1; `leads` colours it."""
 
     share: float
     leads: bool = False
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """`key` is what the column sorts by (None is absent and comes last); `unit` stands after `text`.
+    """A cell; `key` is the sort key (None means absent and comes last); `unit` follows `text`.
 
-    `name` has the parts of a text that is a name; `chips` are single words before the text, each in its own shape.
-    Behind the text may be a `spark` line of values from 0 to 1, and below it a `bar`. The garbage collector need not
-    look at cells, of which a comparison has ten thousand: they cannot be part of a cycle.
+    `name` has the parts of a text that is a name; `chips` are single words before the text, each in its own frame. A
+    `spark` line of values from 0 to 1 may follow the text, and a `bar` may be below it. The garbage collector skips
+    cells, of which a comparison has ten thousand, because they cannot form cycles.
     """
 
     text: str
@@ -81,10 +81,10 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Shrink = Literal["", "text", "name", "symbol", "plot"]
-"""How a column gives way where a table has little room.
+"""How a column shrinks if a table has little room.
 
-A text is cut down to its least width; a name of parts is set in two lines of small letters; words go, and then their
-title, and their symbol stays; what is drawn behind numbers goes. Texts and names take the room that others leave.
+A text is cut to its least width; a name in parts is set in two lines of small letters; of words and their title only
+the symbol stays; plots after numbers are dropped. Texts and names share the remaining room.
 """
 
 
@@ -92,9 +92,9 @@ title, and their symbol stays; what is drawn behind numbers goes. Texts and name
 class Column:
     """One column of a table of runs; `numeric` ones are right-aligned.
 
-    `second` is the title of what stands behind the number, such as its interval; one that `has_spark` has a line there
-    in its place, in a window. There a text has `least` pixels and gets up to `most` before others that give way have
-    theirs; 0 is as many as it needs.
+    `second` is the title of what follows the number, such as its interval; with `has_spark` a window shows a line there
+    instead. A text has `least` pixels and gets up to `most` before other shrinking columns; 0 means as many as it
+    needs.
     """
 
     title: str
@@ -128,7 +128,7 @@ def name_cell(name: naming.Name, tooltip: str = "") -> Cell:
 
 
 def quantity(text: str, key: float | None, tooltip: str = "") -> Cell:
-    """Return a formatted number as a cell, split into figures and unit so that the figures line up."""
+    """Return a formatted number as a cell, split into figures and unit so that the figures align."""
     figures, _, unit = text.partition("\N{NO-BREAK SPACE}")
     return Cell(text=figures, unit=unit, key=key if units.is_known(key) else None, tooltip=tooltip)
 
@@ -147,7 +147,7 @@ def started(row: RunRow, zone: tzinfo | None) -> Cell:
 
 
 def annotations(row: RunRow) -> Cell:
-    """Return the user's tags and the first line of the note; both in full in the tooltip."""
+    """Return the user's tags and the first line of the note; both complete in the tooltip."""
     first_line = row.note.partition("\n")[0]
     full_text = "\n\n".join(filter(None, (", ".join(row.tags), row.note)))
     key = ", ".join(row.tags).lower() or None
@@ -198,20 +198,20 @@ def verified(row: RunRow) -> Cell:
 def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow | None = None) -> Cell:
     """Return a metric's value as a cell.
 
-    Of one run, `row`, the tooltip explains its value.
+    For one run, `row`, the tooltip explains the value.
     """
     detail = metric.detail(row) if row and metric.detail and value is not None else ""
     return quantity(metric.text(value, example), value, detail)
 
 
 def figure_cell(metric: Metric, value: float | None, example: str, row: RunRow) -> Cell:
-    """Return a metric's value that stands alone, in the unit that suits it."""
+    """Return a metric's value outside a column, in the best unit."""
     figure = quantity(metric.figure(value, example), value)
     return replace(metric_cell(metric, value, example, row), text=figure.text, unit=figure.unit)
 
 
 def row_metric_cell(metric: Metric, row: RunRow) -> Cell:
-    """Return a metric of one run of which only its row was read, explained in the tooltip."""
+    """Return a metric of one run, from its row alone, explained in the tooltip."""
     return metric_cell(metric, metric.row_value(row), example_word(row.spec, row.summary), row)
 
 
@@ -230,7 +230,7 @@ _AGREED = {
 
 
 def agreed_text(key: str, column: Column, cell: Cell) -> str:
-    """Return what a column says in which all runs agree, instead of it; "" if it says nothing."""
+    """Return the text that replaces a column in which all runs agree; "" if it says nothing."""
     if not cell.text or cell.text == units.ABSENT:
         return ""
     return _AGREED.get(key, f"{column.title} {{}}").format(units.quantity(cell.text, cell.unit).strip())
@@ -241,7 +241,7 @@ def plain_text(cell: Cell) -> str:
 
 
 def widest(column: Sequence[Cell]) -> Cell:
-    """Return a cell as wide as the widest of a column: its longest text, its longest unit, a symbol if there is one."""
+    """Return a cell as wide as the widest of a column: its longest text, its longest unit, and a symbol if any."""
     return Cell(
         text=max((cell.text for cell in column), key=len, default=""),
         unit=max((cell.unit for cell in column), key=len, default=""),
@@ -250,16 +250,16 @@ def widest(column: Sequence[Cell]) -> Cell:
 
 
 def group_example_word(runs: Sequence[RunRow]) -> str:
-    """Return the one word of those runs that measured, for the others counted nothing; "example" for several."""
+    """Return the common example word of the runs that measured; "example" for several."""
     measured = [row for row in runs if row.summary.measured_steps] or runs
     words = {example_word(row.spec, row.summary) for row in measured}
     return words.pop() if len(words) == 1 else "example"
 
 
 def example_word(spec: RunSpec, summary: Summary | None = None) -> str:
-    """Return the word for one item of the workload's data; "example" for an unknown workload.
+    """Return the word for one item of a workload's data; "example" for an unknown workload.
 
-    A command's is "step" where its run counted each step as one, because nothing gave the examples.
+    For a command it is "step" if nothing gave the examples, so that each step counts as one.
     """
     if summary and summary.measured_steps == summary.measured_examples > 0 and catalog.is_script(spec.workload):
         return "step"

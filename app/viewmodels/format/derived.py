@@ -38,7 +38,7 @@ def describe_epochs(run: StoredRun) -> str:
 
 
 def describe_weights(run: StoredRun) -> str:
-    """Return of which moment the saved weights of a run are; "" if it saved none."""
+    """Return the moment of a run's saved weights; "" if it saved none."""
     variant, measured = run.row.spec.variant, np.flatnonzero(run.blocks.measured)
     if not variant.get("save_weights", False) or not run.row.completed:
         return ""
@@ -73,11 +73,11 @@ def format_accuracy(share: float | None) -> str:
 
 
 _FULL_SHARE = 0.8
-"""A GPU whose memory is filled to this share is called full."""
+"""From this share of used memory on a GPU is called full."""
 
 
 class PhaseEnergy(NamedTuple):
-    """A phase with what the run's GPUs used in it together; None if it could not be had. Power is the mean."""
+    """A phase with the total energy of the run's GPUs; None if unavailable. Power is the mean."""
 
     name: str
     seconds: float | None
@@ -97,7 +97,7 @@ def _phase_energy(phase: Phase) -> PhaseEnergy:
 
 
 def phase_table(run: StoredRun) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Return the titles and rows of the phases of a run; without watts and joules if nothing read its energy."""
+    """Return the titles and rows of a run's phases, without watts and joules if it has no energy readings."""
     columns = ("", "s", "W", "J", "")
     rows = tuple(map(_phase_cells, phase_energies(run)))
     used_columns = [i for i in range(len(columns)) if i < 2 or any(row[i] not in ("", units.ABSENT) for row in rows)]
@@ -116,7 +116,7 @@ def _phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
 
 
 class EnergyRates(NamedTuple):
-    """What a kilowatt-hour costs and emits, as *Settings* have it; 0 where nothing is to be stated."""
+    """The price and emissions of a kilowatt-hour from *Settings*; 0 states nothing."""
 
     price: float = 0.0
     carbon_g: float = 0.0
@@ -129,7 +129,7 @@ def load_energy_rates(database: Path) -> EnergyRates:
 
 
 def energy_costs(run: RunRow, rates: EnergyRates) -> list[tuple[str, str]]:
-    """Return what the energy of a million examples costs and emits, by name; empty where it is not known."""
+    """Return the cost and emissions of a million examples, by name; empty if unknown."""
     if run.summary.energy_mj_per_example is None:
         return []
     kwh = run.summary.energy_mj_per_example * _MILLION / _MJ_PER_KWH
@@ -151,7 +151,7 @@ def memory_total_bytes(run: StoredRun) -> int | None:
 
 
 def memory_note(run: StoredRun) -> str:
-    """Return a sentence if the GPU was full only because the framework took its memory; else ""."""
+    """Return a sentence if a GPU was full only because the framework reserved its memory; else ""."""
     summary, total = run.row.summary, memory_total_bytes(run)
     used, needed = summary.device_peak_bytes, summary.allocator_peak_bytes
     if run.row.spec.variant.get("memory_growth") is not False or total is None or used is None or needed is None:
@@ -165,7 +165,7 @@ def memory_note(run: StoredRun) -> str:
 
 
 class DeviceLoss(NamedTuple):
-    """A device that stopped answering during a run: when and why; when it first answered again, if it did."""
+    """A device that stopped answering during a run: when and why, and when it answered again, if it did."""
 
     device: str
     label: str
@@ -175,7 +175,7 @@ class DeviceLoss(NamedTuple):
 
 
 def device_losses(run: StoredRun) -> tuple[DeviceLoss, ...]:
-    """Return the devices that were lost during the run; times in seconds after its start."""
+    """Return the devices lost during the run; times are seconds after its start."""
     return tuple(
         DeviceLoss(
             device=columns.device.device,
@@ -201,7 +201,7 @@ def describe_losses(losses: Iterable[DeviceLoss]) -> str:
 
 
 class Implausible(NamedTuple):
-    """How many readings of each field of a device cannot be true and were left out."""
+    """How many readings of each field of a device were left out as implausible."""
 
     label: str
     counts: tuple[tuple[str, int], ...]
@@ -217,7 +217,7 @@ def implausible_readings(run: StoredRun) -> tuple[Implausible, ...]:
 
 
 def format_implausible(devices: Iterable[Implausible], most: int | None = None) -> str:
-    """Return `Power 120, Load 7 of GPU 0`; `most` is how many fields of a device are named, None for all."""
+    """Return `Power 120, Load 7 of GPU 0`; `most` limits the fields per device, None names all."""
     texts = []
     for label, counts in devices:
         more = f" and {len(counts) - most} more fields" if most and len(counts) > most else ""
@@ -226,7 +226,7 @@ def format_implausible(devices: Iterable[Implausible], most: int | None = None) 
 
 
 def implausible_note(run: StoredRun) -> str:
-    """Return a sentence on readings that cannot be true, and whether energy lacks for them; "" if there are none."""
+    """Return a sentence on implausible readings, and whether energy is missing because of them; "" without any."""
     counts = format_implausible(implausible_readings(run))
     if not counts:
         return ""
@@ -237,7 +237,7 @@ def implausible_note(run: StoredRun) -> str:
 
 
 def field_costs(device: Device) -> tuple[tuple[str, str, str], ...]:
-    """Return every field the device reported: how often its value was renewed and what one read cost, as words."""
+    """Return every field that the device reported: how often it was updated and the cost of a read, as text."""
     reported = ((field, device.fields[field.name]) for field in fields_of(device.kind) if field.name in device.fields)
     return tuple(
         (field.label_on(device.kind), format_period(info.period_ms), format_read_cost(info.cost_us))
@@ -262,7 +262,7 @@ def pruned_note(pruned_utc_ns: int | None) -> str:
 
 
 def summary_line(summary: Summary, example: str) -> str:
-    """Return the brief metrics of a run in one line; `example` is the word for one item of its data."""
+    """Return a run's main metrics in one line; `example` is the word for one item of its data."""
     figures = [
         (metric, value)
         for metric in METRICS

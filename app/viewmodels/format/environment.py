@@ -12,7 +12,7 @@ from app.viewmodels.format.sentences import RunsWith
 from workloads.catalog import FRAMEWORKS, ONEDNN_KEY, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
 
 _MOST_VALUES = 4
-"""Values of a key that are listed with their runs."""
+"""The most values of a key to list with their runs."""
 _UUID = re.compile(r"(GPU-[0-9a-f]{8})-[0-9a-f-]{27}")
 _NAMES: Mapping[str, str] = {
     **{key: label for framework in FRAMEWORKS.values() for key, label in framework.labels.items()},
@@ -66,7 +66,7 @@ def environment_label(key: str) -> str:
 
 
 def format_environment_value(key: str, value: str) -> str:
-    """Return the value of an environment key as text: bytes in powers of 1024, a source by its length."""
+    """Return the value of an environment key as text: bytes in powers of 1024, a source as its length."""
     if key in environment_keys.CUSTOM_TEXT_KEYS:
         lines = len(value.splitlines())
         return f"{lines:,} {plural('line', lines)}"
@@ -76,8 +76,8 @@ def format_environment_value(key: str, value: str) -> str:
 def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
     """Return the environment keys that describe the machine, not what was requested of it.
 
-    Which GPUs a run was given is no news where the runs asked for different numbers of them, and what the framework
-    saw of them follows from it. The host is left out, because one may have several names.
+    A run's GPUs are left out if the runs requested different numbers, as is what the framework saw of them. The host is
+    left out, because it may have several names.
     """
     gpu_parameters = {"gpus", "devices"} & set(differing_parameters([run.row.spec for run in runs]))
     excluded = (
@@ -98,7 +98,7 @@ def comparable_keys(runs: Sequence[StoredRun]) -> list[str]:
 
 
 def differing_environment(runs: Sequence[StoredRun]) -> dict[str, dict[int, str]]:
-    """Return the environment keys that differ between runs, with each run's value by its number, where it knows one."""
+    """Return the environment keys that differ between runs, with each run's value, if known, by its number."""
     stored_values = {
         key: {run.row.run: value for run in runs if (value := known_value(run.environment, key)) is not None}
         for key in comparable_keys(runs)
@@ -120,7 +120,7 @@ def format_values_by_run(values: Sequence[RunsWith]) -> str:
 
 
 def shorten_uuids(value: str) -> str:
-    """Return a value with the UUIDs of GPUs shortened to what distinguishes them: `NVIDIA H200 (GPU-0f9e5287)`."""
+    """Return a value with GPUs' UUIDs shortened to what distinguishes them: `NVIDIA H200 (GPU-0f9e5287)`."""
     return _UUID.sub(r"\1", value)
 
 

@@ -1,4 +1,4 @@
-"""Readable names: variants by what differs between them, parameters, settings, GPUs and interpreters."""
+"""Readable names: variants by their differences, parameters, settings, GPUs and interpreters."""
 
 import re
 import shlex
@@ -23,27 +23,27 @@ def short_gpu_name(name: str) -> str:
 
 
 def format_gpu_counts(names: Iterable[str], *, separator: str = ", ", single_prefix: str = "1× ") -> str:
-    """Return how many GPUs of each name there are: `2× H200, 1× L4`."""
+    """Return the number of GPUs of each name: `2× H200, 1× L4`."""
     counts = Counter(map(short_gpu_name, names))
     return separator.join(f"{single_prefix if count == 1 else f'{count}× '}{name}" for name, count in counts.items())
 
 
 SEPARATOR = " · "
-"""Between the parts of a name."""
+"""Separates the parts of a name."""
 
 ELLIPSIS = "…"
 
 
 Name = tuple[str, ...]
-"""A name in parts, which are joined where it is painted or written."""
+"""A name in parts, which are joined when it is painted or written."""
 
 
 def leave_out(name: Name, shared: Collection[str], fits: Callable[[Name], bool]) -> Name:
-    """Return a name without as many of its shared parts as it takes to fit, the last ones first; "…" is in their place.
+    """Return a name without enough of its shared parts to fit, dropping the last ones first; "…" replaces them.
 
-    What is not shared stays, whether it fits or not: it is what distinguishes the name.
+    Parts that are not shared always stay, because they distinguish the name.
 
-    `shared` are the parts that all names next to it have too.
+    `shared` are the parts that all neighbouring names have too.
     """
     parts, left = list(name), name
     for index in reversed(range(len(parts))):
@@ -74,7 +74,7 @@ def _short_name_in_parts(spec: RunSpec) -> Name:
 
 
 def framework_name(spec: RunSpec) -> str:
-    """Return the framework of a variant, "" for a script, which imports what it likes."""
+    """Return the framework of a variant; "" for a script, which may import any."""
     return "" if catalog.is_script(spec.workload) else catalog.framework_of(spec.variant).name
 
 
@@ -125,7 +125,7 @@ def setting_text(spec: RunSpec, name: str) -> str:
 
 
 def choice_label(spec: RunSpec, name: str, value: Value) -> str:
-    """Return a value as a reader knows it: a choice's label, a path in short, else as the command line takes it."""
+    """Return a value as users know it: a choice's label, a shortened path, else as on the command line."""
     parameter = parameters_by_name(spec).get(name)
     if parameter is not None and parameter.kind == "path":
         return path_name(str(value))
@@ -136,7 +136,7 @@ def choice_label(spec: RunSpec, name: str, value: Value) -> str:
 def path_name(path: str) -> str:
     """Return a virtual environment by its folder, `…/tf216`; a common folder name with its project, `…/mine/.venv`.
 
-    A version, and an environment that an older version of the program had made, `tf216`, is not a path, and stays.
+    A version, or an environment of an older version of the program such as `tf216`, is not a path, and stays.
     """
     folder = PurePath(path)
     if folder.name in ("python", "python3") and folder.parent.name == "bin":
@@ -158,7 +158,7 @@ def _parameters_of_workload(name: str) -> Mapping[str, catalog.Parameter]:
 
 
 def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
-    """Return whether the spec's value of a parameter is not its default.
+    """Return whether a parameter differs from its default.
 
     `parameter` is None if the catalog does not know it.
     """
@@ -182,7 +182,7 @@ def _parameter_text(spec: RunSpec, name: str, parameter: catalog.Parameter | Non
         return label if value else f"{label} off"
     text = choice_label(spec, name, value)
     if parameter is not None and parameter.kind == "choice" and not any(map(str.isupper, text[1:])):
-        text = text.lower()  # not a name such as CIFAR-10 or DataParallel, nor what a user wrote
+        text = text.lower()  # except names such as CIFAR-10 or DataParallel, and users' text
     unit = f" {parameter.unit}" if parameter and parameter.unit else ""
     return f"{label} {text}{unit}"
 
@@ -197,9 +197,9 @@ _SWITCH = {"False": "off", "True": "on"}
 
 
 def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
-    """Return the parameters that differ among the specs that have them, in order; `workload` first if it differs.
+    """Return the parameters that differ among the specs that have them, in order, `workload` first.
 
-    So does one that is changed where another framework has none: it is part of what is compared.
+    A changed parameter that another framework lacks counts as well: it is part of the comparison.
     """
     parameters = []
     for name in dict.fromkeys(name for spec in specs for name in spec.variant):
@@ -214,7 +214,7 @@ def differing_parameters(specs: Sequence[RunSpec]) -> list[str]:
 
 
 _MANY = 4
-"""From more differing parameters on, names have no room for what is at its default."""
+"""From this many differing parameters on, names omit those at their defaults."""
 
 
 def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[str]:
@@ -225,11 +225,10 @@ def variant_names(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> lis
 def names_in_parts(specs: Sequence[RunSpec], *, in_sentence: bool = False) -> list[Name]:
     """Return for each variant what distinguishes it from the others; its short name if nothing does.
 
-    GPUs by UUID and the measured length are named only if nothing else tells variants apart. Of three or more, a
-    switch or way to exchange gradients at its default is named only where some variant has no other name; where many
-    parameters differ, so is everything that a short name has only where it is changed. Several variants of one
-    workload are told from each other by what differs between them alone. With `in_sentence` parameters are written as
-    within a sentence.
+    GPUs by UUID and the measured length are named only if nothing else distinguishes variants. For three or more
+    variants, a switch or all-reduce at its default is named only if some variant has no other name; if many parameters
+    differ, the same applies to everything that short names omit at its default. Several variants of one workload are
+    distinguished only by their differences. With `in_sentence` parameters are written as within a sentence.
     """
     step_counts = Counter(map(step_key, specs))
     differing = _differing_by_workload(specs)
@@ -275,7 +274,7 @@ def _differing_by_workload(specs: Sequence[RunSpec]) -> dict[str, list[str]]:
 
 
 def experiment_name(specs: Sequence[RunSpec]) -> str:
-    """Return the workload, what its variants vary, and what else is set: `lstm: XLA off, on · batch size 512`."""
+    """Return the workload, what its variants vary, and other settings: `lstm: XLA off, on · batch size 512`."""
     varied = [name for name in differing_parameters(specs) if name != "workload"]
 
     def describe(name: str) -> str:
@@ -300,7 +299,7 @@ def experiment_name(specs: Sequence[RunSpec]) -> str:
 
 
 def shared_settings(specs: Sequence[RunSpec]) -> str:
-    """Return the workload and the notable settings that differing variants share; "" if there are none."""
+    """Return the workload and the notable settings that different variants share; "" without any."""
     names = differing_parameters(specs)
     if not names or "workload" in names:
         return ""
@@ -341,7 +340,7 @@ def format_setting(spec: RunSpec, name: str, *, in_sentence: bool = False) -> st
 
 
 def run_command(run: StoredRun) -> str:
-    """Return the command line that repeats the run: every parameter, so that no machine's defaults matter."""
+    """Return the command line that repeats the run, with every parameter, so that no machine's defaults matter."""
     spec = run.row.spec
     if catalog.is_script(spec.workload):
         options, words = catalog.script_options(run.environment.get(CUSTOM_SOURCE_KEY, ""), spec.variant)
@@ -356,7 +355,7 @@ def run_command(run: StoredRun) -> str:
 def workload_argument(path: str, workload: str) -> str:
     """Return a workload as the command line names it: a custom one by the path of its file, if known.
 
-    What somebody else's file calls it is never read as an option.
+    A name from another user's file is never read as an option.
     """
     is_file = catalog.is_custom(workload) and PurePath(path).is_absolute()
     word = f"{path}:{workload.rpartition(':')[2]}" if is_file else workload
@@ -364,7 +363,7 @@ def workload_argument(path: str, workload: str) -> str:
 
 
 def label_in_sentence(spec: RunSpec, name: str) -> str:
-    """Return the label of a parameter as it stands within a sentence: `batch size`, `XLA`; `workload` is one too."""
+    """Return the label of a parameter within a sentence: `batch size`, `XLA`; `workload` counts as one."""
     label = parameter_label(spec, name)
     is_name = label in _PROPER_NAMES or label[1:2].isupper()
     return label if is_name else label[:1].lower() + label[1:]
@@ -373,7 +372,7 @@ def label_in_sentence(spec: RunSpec, name: str) -> str:
 def _is_omittable(spec: RunSpec, name: str, *, among: int) -> bool:
     """Return whether a parameter may be left out of a name.
 
-    `among` is how many parameters differ.
+    `among` is the number of differing parameters.
     """
     parameter = parameters_by_name(spec).get(name)
     if parameter is None or is_non_default(spec, name, parameter):
@@ -387,20 +386,20 @@ _CUTLASS = re.compile(r"::Kernel2?<(cutlass_\w+)")
 """CUTLASS wraps every kernel in one template; the argument is the kernel."""
 _EIGEN = "EigenMetaKernel"
 _EIGEN_OPERATION = re.compile(r"scalar_(\w+?)_op\b|Tensor(?!Assign|Cwise)([A-Z]\w+?)Op<")
-"""Eigen has one kernel for every expression; its template arguments name the operations."""
+"""Eigen has one kernel for all expressions; its template arguments name the operations."""
 _MANGLED = re.compile(r"^_ZN.*?\d([A-Z][a-z]+[A-Z][A-Za-z]{8,}?)(?=I[A-Z]|E)")
 """The class of a mangled C++ name, which begins in capitals: ImplicitGemmConvolution."""
 _XMMA_SETTINGS = re.compile(
     r"_warp(group)?size\dx\dx\d|_(execute|kernel|segment|stage\d|strided|aligna\d|alignc\d)(?=_|$)|__5x_\w+$"
 )
-"""Settings of cuBLAS's and cuDNN's xmma kernels behind the size of a tile."""
+"""Settings of cuBLAS's and cuDNN's xmma kernels after the tile size."""
 _MAX_OPERATIONS = 3
 _MAX_ARGUMENTS = 40
-"""Characters of template arguments that are shown where they tell two kernels apart."""
+"""The most characters of template arguments to show if they distinguish two kernels."""
 
 
 def short_kernel_names(names: Sequence[str]) -> list[str]:
-    """Return a short name for each kernel; kernels that would have the same are distinguished by arguments or a number.
+    """Return a short name for each kernel; equal short names are distinguished by arguments or a number.
 
     Template arguments are shown only if they distinguish two of these kernels and are few.
     """

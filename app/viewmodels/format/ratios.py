@@ -1,9 +1,9 @@
-"""How a ratio to a baseline is written, in sentences, tables, plots, reports and terminal alike.
+"""Formats ratios to a baseline, for sentences, tables, plots, reports and terminal alike.
 
-Within twofold it is a change in per cent, `+96.5 %`, from twofold on a factor, `2.50×` or `0.400×`; in a column all
-are factors as soon as one is. Both ends of an interval have the form of its estimate. The ticks of an axis are per cent
-where all its estimates are, else factors. Amounts of work are factors, and so is what others published. Above one
-is faster, of energy more.
+Below twofold a ratio is a change in percent, `+96.5 %`, from twofold on a factor, `2.50×` or `0.400×`; in a column all
+are factors as soon as one is. Both ends of an interval have their estimate's form. An axis's ticks are percentages if
+all its estimates are, else factors. Amounts of work and published ratios are factors. Above one means faster, or for
+energy more.
 """
 
 import math
@@ -15,11 +15,11 @@ from app.analysis.intervals import LEVEL, Estimate
 from app.values import units
 
 CI = f"{units.percent(100 * LEVEL)} CI"
-"""Stands before an interval, or above a column of them."""
+"""Precedes an interval, or heads a column of them."""
 Unit = Literal["%", "×"]
-"""Of all ratios in one column, or in one sentence."""
+"""The unit of all ratios in one column or sentence."""
 _TIMES = 2.0
-"""From this ratio on "2.50×" says more than a percentage."""
+"""From this ratio on, "2.50×" says more than a percentage."""
 
 
 _PLURAL = re.compile(r"[^·]*\b(?:GPUs|GEMMs|gates|inputs)")
@@ -31,18 +31,18 @@ _PLURAL_VERBS = {
 
 
 def is_far_from_one(ratio: float) -> bool:
-    """Return whether a ratio is better said as a factor than as a percentage, by the percentage that would be read."""
+    """Return whether a ratio is better expressed as a factor than as the rounded percentage."""
     change_pct = round(100 * (ratio - 1), 1)
     return change_pct >= 100 * (_TIMES - 1) or change_pct <= 100 * (1 / _TIMES - 1)
 
 
 def unit_of(ratios: Iterable[float | None]) -> Unit:
-    """Return the unit that all of these have together: × as soon as one needs it."""
+    """Return the common unit of these ratios: × as soon as one needs it."""
     return "×" if any(units.is_known(ratio) and is_far_from_one(ratio) for ratio in ratios) else "%"
 
 
 def format_percent(share: float) -> str:
-    """Return a share in percent with one decimal, from 100 on with three digits, or with one where it is tiny."""
+    """Return a share in percent with one decimal, three digits from 100 on, one digit if tiny."""
     if share >= 1:
         return units.ratio_figures(100 * share)
     return f"{100 * share:.1f}" if share >= 0.001 else units.number(float(f"{100 * share:.1g}"), 1)
@@ -66,7 +66,7 @@ def agree(name: str, verb: str) -> str:
 
 
 def format_ratio(ratio: float | None, unit: Unit | None = None) -> str:
-    """Return a ratio: `+6.4 %`, `2.50×`; one itself is `1×`. Without a unit it has the one that suits it alone."""
+    """Return a ratio: `+6.4 %`, `2.50×`, or `1×`. Without a unit it has the one that suits it."""
     if not units.is_known(ratio):
         return units.ABSENT
     if math.isclose(ratio, 1):

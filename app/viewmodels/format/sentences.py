@@ -1,4 +1,4 @@
-"""Several runs in a sentence: their numbers as ranges, how they ended, and how long they take."""
+"""Several runs in a sentence: numbers as ranges, outcomes, and times."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ _ADVICE = re.compile(r"(?:[;,] (?:or )?(?:use|choose) [^;]*=[^;]*|[;.] [Tt]he co
 
 
 def without_advice(reason: str) -> str:
-    """Return why something cannot run without what to write in a command instead: a button does that."""
+    """Return why something cannot run, without advice for the command line: a button does that."""
     return _ADVICE.sub(".", reason)
 
 
@@ -36,14 +36,14 @@ def format_run_numbers(runs: Collection[int]) -> str:
     ranges = [[run for _, run in group] for _, group in by_distance]
     named = ranges if len(ranges) <= _MAX_RANGES else ranges[: _MAX_RANGES - 1]
     more = len(runs) - sum(map(len, named))
-    labels = ([f"{n[0]}–{n[-1]}"] if len(n) > 2 else map(str, n) for n in named)  # two neighbours are named both
+    labels = ([f"{n[0]}–{n[-1]}"] if len(n) > 2 else map(str, n) for n in named)  # two neighbours are both named
     texts = [*itertools.chain.from_iterable(labels), *([f"{more:,} more"] if more else [])]
     return f"{plural('run', len(runs))} {join_with_and(texts)}"
 
 
 @dataclass(frozen=True, slots=True)
 class NamedRuns:
-    """Runs, and the variants that they are of, which have `total` runs; no variants where all runs are of one."""
+    """Runs and their variants, which have `total` runs; no variants if all runs belong to one."""
 
     runs: tuple[int, ...]
     variants: tuple[Name, ...] = ()
@@ -52,7 +52,7 @@ class NamedRuns:
 
     @property
     def text(self) -> str:
-        """Return `2 of 3 runs of NCHW`, `all 12 runs of 4 variants`, `all runs`, or of one variant `runs 1 and 2`."""
+        """Return `2 of 3 runs of NCHW`, `all 12 runs of 4 variants`, `all runs`, or for one variant `runs 1 and 2`."""
         if self.is_all:
             return "all runs"
         if not self.variants:
@@ -76,14 +76,14 @@ def name_runs(runs: Collection[int], among: Sequence[RunRow] = ()) -> NamedRuns:
 
 @dataclass(frozen=True, slots=True)
 class RunsWith:
-    """A value, and the runs that have it."""
+    """A value, and the runs with it."""
 
     value: Any
     where: NamedRuns
 
 
 def group_values(values: Iterable[tuple[int, Any]], among: Sequence[RunRow] = ()) -> tuple[RunsWith, ...]:
-    """Return the values of runs, each with all runs that have it, in order of first appearance."""
+    """Return the values of runs with all their runs, in order of first appearance."""
     holders: dict[Any, list[int]] = {}
     for run, value in values:
         holders.setdefault(value, []).append(run)
@@ -96,16 +96,16 @@ def join_with_and(items: Iterable[str]) -> str:
 
 
 def name_few(variants: Sequence[Name]) -> str:
-    """Return the names of a few variants; of more, how many they are."""
+    """Return the names of a few variants, or the number of more."""
     return join_with_and(map(SEPARATOR.join, variants)) if len(variants) <= _MAX_NAMES else f"{len(variants)} variants"
 
 
 Ending = tuple[str, str]
-"""The word for an outcome, and the reason as a sentence, "" if there is none."""
+"""The word for an outcome, and the reason as a sentence, "" without one."""
 
 
 def run_ending(row: RunRow) -> Ending:
-    """Return how a run ended. That the user stopped it is no reason in addition to its outcome."""
+    """Return how a run ended. "Stopped by the user" is no reason in addition to its outcome."""
     if row.outcome is None:
         return OUTCOMES["running"].word, ""
     reason = "" if row.outcome.name == "stopped" else row.outcome.reason or ""
@@ -113,7 +113,7 @@ def run_ending(row: RunRow) -> Ending:
 
 
 def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
-    """Group runs that ended in one way and for one reason, in order of first appearance."""
+    """Group runs with the same outcome and reason, in order of first appearance."""
     groups: dict[Ending, list[RunRow]] = {}
     for row in rows:
         groups.setdefault(run_ending(row), []).append(row)
@@ -121,11 +121,11 @@ def group_by_ending(rows: Sequence[RunRow]) -> dict[Ending, list[RunRow]]:
 
 
 def count_runs(rows: Sequence[RunRow]) -> str:
-    """Return how many runs of a variant count, and how its others ended: `2 runs, 1 stopped`."""
+    """Return how many runs of a variant count, and the outcomes of others: `2 runs, 1 stopped`."""
     count, others = len(throughputs(rows)), (run_ending(row)[0] for row in rows if not row.completed)
     return ", ".join([f"{count} {plural('run', count)}", *(f"{n} {word}" for word, n in Counter(others).items())])
 
 
 def format_time_left(time_left: TimeLeft) -> str:
-    """Return a time as a range: the ends, rounded outwards. Runs that are all refused take a moment."""
+    """Return a time as a range with ends rounded outwards. Runs that are all refused take a moment."""
     return units.duration_range(time_left.least_s, time_left.most_s) if time_left.most_s else "a moment"

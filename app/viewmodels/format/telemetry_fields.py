@@ -18,7 +18,7 @@ _THROTTLE_REASONS = {
 }
 _GAP_NS = 2_000_000_000
 _MAX_INTERVALS = 256
-"""Intervals stored per GPU of a live view. When there are more, adjacent ones of the older half are joined."""
+"""The most intervals stored per GPU of a live view. Beyond it, adjacent ones of the older half are joined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class ThrottleInterval:
 
     @property
     def text(self) -> str:
-        """The reasons, as `power cap, thermal limit`."""
+        """Return the reasons, such as `power cap, thermal limit`."""
         return format_throttle_reasons(self.reasons)
 
 
@@ -52,10 +52,10 @@ def format_throttle_reasons(reasons: int) -> str:
 
 
 class ThrottleTracker:
-    """Collect the intervals in which each GPU was throttled.
+    """Collects the intervals in which each GPU was throttled.
 
     Args:
-        max_intervals: Intervals stored per GPU; of more, the older half are joined in pairs. None stores all.
+        max_intervals: Most intervals per GPU; beyond it, the older half are joined in pairs. None stores all.
     """
 
     def __init__(self, max_intervals: int | None = _MAX_INTERVALS) -> None:
@@ -104,7 +104,7 @@ _NOT_THROTTLING = ((ClockEvent.IDLE, "idle"), (ClockEvent.CLOCKS_SET, "clocks se
 
 
 def format_field(name: str, value: float | None) -> str:
-    """Return a field's value with the unit of the screens: watts for milliwatts, GiB for bytes, reasons for bits."""
+    """Return a field's value in the screens' unit: watts for milliwatts, GiB for bytes, reasons for bits."""
     if value is None:
         return units.ABSENT
     field = FIELDS[name]
@@ -124,20 +124,20 @@ def format_field(name: str, value: float | None) -> str:
 
 
 def format_clock_events(mask: int) -> str:
-    """Return a mask of clock event reasons in words, those that do not throttle included."""
+    """Return a mask of clock event reasons in words, including those that do not throttle."""
     texts = [*(text for bit, text in _NOT_THROTTLING if mask & bit), format_throttle_reasons(mask)]
     return ", ".join(filter(None, texts)) or "none"
 
 
 def process_parts(process: GpuProcess) -> tuple[str, ...]:
-    """Return a process in parts: name and id, whose it is, for how long it has been running, its memory."""
+    """Return a process in parts: name and id, user, running time, memory."""
     running = units.ABSENT if process.running_s is None else units.age(process.running_s)
     memory = units.byte_size(process.memory_bytes)
     return process.title, process.user or units.ABSENT, running, memory
 
 
 def describe_process(process: GpuProcess) -> str:
-    """Return in words what is known of a process, and that its user is not."""
+    """Return what is known of a process in words, or that its user is unknown."""
     owned = process.title + (f" of {process.user}" if process.user else "")
     running = "" if process.running_s is None else f"running for {units.age(process.running_s)}"
     memory = "" if process.memory_bytes is None else units.byte_size(process.memory_bytes)
@@ -146,7 +146,7 @@ def describe_process(process: GpuProcess) -> str:
 
 
 def describe_users(users: Processes) -> str:
-    """Return who uses a GPU, the largest first, or why nobody knows, in one line."""
+    """Return the users of a GPU, largest first, or why they are unknown, in one line."""
     if users.reason is not None:
         return f"who uses it is not known ({users.reason})"
     largest = sorted(users.processes, key=lambda process: -(process.memory_bytes or 0))

@@ -29,14 +29,14 @@ _SOURCES = {"graph": "the executed graph", "trace": "the profiler's trace", "hlo
 _MAJORITY = 0.5
 _MOST_DIGITS = 6
 _SMALL_SHARE = 0.1
-"""Below this share of the traced time the badge says how little of a step the products are whose precision it names."""
+"""Below this share of the traced time the badge says how little of a step the products with its precision are."""
 _BARE = ("on", "off", "partly")
-"""Values that say nothing without the name of what they are a value of."""
+"""Values that need the name of their aspect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Badge:
-    """What was verified of a run; `detail` says what ran, what differs, or why something could not be seen."""
+    """What was verified of a run; `detail` says what ran, what differs, or why something was not observed."""
 
     symbol: str = ""
     title: str
@@ -55,7 +55,7 @@ class Aspect(NamedTuple):
 
 
 class PortabilityRow(NamedTuple):
-    """Another implementation that was given the run's weights, and how far its outputs are from the run's own."""
+    """Another implementation that was given the run's weights, and how much its outputs differ from the run's."""
 
     where: str
     difference: str
@@ -64,12 +64,12 @@ class PortabilityRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
-    """A run's evidence as text; without any, only the badge has content.
+    """A run's evidence as text; without evidence, only the badge has content.
 
-    `idle_share` is the share of the measured step in which no kernel runs, "" if it is not known and on the CPU;
-    `noun` is what kernels are called (ops, on the CPU). `devices` has each one's own part where there are several, and
-    `imbalance` says how alike they are. `warning` is what makes the run slower than its variant should be. `equality`
-    has a sentence on each check against another variant. `has_step` is whether one step is stored, kernel by kernel.
+    `idle_share` is the share of the measured step without a kernel, "" if unknown and on the CPU; `noun` is the word
+    for kernels (ops, on the CPU). `devices` has the parts of each of several devices, and `imbalance` says how alike
+    they are. `warning` is what makes the run slower than its variant should be. `equality` has a sentence on each check
+    against another variant. `has_step`: the kernels of one step are stored.
     """
 
     badge: Badge
@@ -139,11 +139,11 @@ def evidence_view(
 
 
 def mismatches(rows: Sequence[RunRow]) -> tuple[RunsWith, ...]:
-    """Return each kind of reason why some runs did not run as requested."""
+    """Return each kind of reason for which some runs did not run as requested."""
     kinds: dict[str, list[RunRow]] = {}
     for row in rows:
         if row.evidence_state == "mismatch":
-            # Without the counts and names that are specific to one run.
+            # Without counts and names that are specific to one run.
             kinds.setdefault(re.sub(r"\b\d+ of \d+ | \([^)]*\)", "", row.evidence_reason or ""), []).append(row)
     reasons = ({row.evidence_reason or "" for row in group} for group in kinds.values())
     return tuple(
@@ -153,7 +153,7 @@ def mismatches(rows: Sequence[RunRow]) -> tuple[RunsWith, ...]:
 
 
 def describe_mismatches(reasons: Sequence[RunsWith]) -> str:
-    """Return a sentence on the runs with each reason, and the reason; "" without any."""
+    """Return a sentence on each reason and the runs with it; "" without any."""
     sentences = []
     for one in reasons:
         subject = "no run ran" if one.where.is_all else f"{one.where.text} did not run"
@@ -162,13 +162,13 @@ def describe_mismatches(reasons: Sequence[RunsWith]) -> str:
 
 
 ABOUT_WHAT_RAN = "So this is about what ran, not what was requested."
-"""What follows for a statement on runs of which some did not run as requested."""
+"""The consequence for a statement on runs of which some did not run as requested."""
 
 
 def unchecked_parameters(spec: RunSpec, evidence: Evidence) -> list[str]:
-    """Return the parameters of a custom workload's own function, which only its code knows the meaning of.
+    """Return the parameters of a custom workload's function, whose meaning only its code knows.
 
-    A layout is checked: it is an aspect.
+    A layout is not among them: it is checked as an aspect.
     """
     workload = catalog.find_workload(spec.workload)
     if workload is None or not catalog.is_custom(spec.workload):
@@ -193,7 +193,7 @@ def _badge_detail(spec: RunSpec, evidence: Evidence) -> str:
 
 
 def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
-    """Return which aspects could not be seen, and why; "" if there is none."""
+    """Return which aspects were not observed, and why; "" without any."""
 
     def with_labels(name: str, reason: str) -> str:
         sentence, alike, values = reason.removesuffix(".").partition(" looks the same for ")
@@ -209,7 +209,7 @@ def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
 
 
 def _notes(spec: RunSpec, evidence: Evidence) -> Iterator[str]:
-    """Yield the stored notes, and what the badge does not say."""
+    """Yield the stored notes, and what the badge leaves out."""
     yield from map(units.tied, evidence.notes)
     yield kernel_time.describe_image_layouts(evidence)
     if evidence.state == "mismatch":
@@ -229,7 +229,7 @@ def _describe_actual(spec: RunSpec, evidence: Evidence) -> str:
 
 
 def _describe_products(evidence: Evidence) -> str:
-    """Return whether most products ran on tensor cores, and their share of the traced time if it is small."""
+    """Return whether most products ran on tensor cores, and their share of the traced time if small."""
     share = kernel_time.products_share(evidence.kernels)
     small = "" if share is None or share >= _SMALL_SHARE else f" ({units.percent(100 * share, 1)} of the traced time)"
     on_tensor_cores = (kernel_time.named_tensor_share(evidence.kernels) or 0.0) > _MAJORITY
@@ -254,7 +254,7 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
     aspects = []
     for name in dict.fromkeys((*evidence.requested, *evidence.actual)):
         requested, actual = evidence.requested.get(name, ""), evidence.actual.get(name)
-        # It is seen or not, so never verified in part.
+        # It is observed or not, so never verified in part.
         state: EvidenceState = "verified" if requested in (actual, CHOICE) else "mismatch"
         symbol = VERIFICATIONS["not verifiable" if actual is None else state].symbol
         values = _value(spec, name, requested), _value(spec, name, actual or "")
@@ -272,7 +272,7 @@ def _value(spec: RunSpec, name: str, value: str) -> str:
 
 
 def _phrase(spec: RunSpec, name: str, value: str) -> str:
-    """Return an aspect for a badge; a value that speaks for itself stands alone, a choice names who was asked."""
+    """Return an aspect for a badge; a self-explanatory value stands alone, a choice names who chose."""
     if value in _BARE:
         return f"{_label(spec, name)} {value}"
     value_text = _value(spec, name, value)

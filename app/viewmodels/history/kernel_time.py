@@ -13,7 +13,7 @@ from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
 
 class DeviceTimeRow(NamedTuple):
-    """One device's measured step: how long the device computes in it, communicates alone, is idle."""
+    """One device's measured step: its time computing, only communicating, and idle."""
 
     device: str
     step: str
@@ -45,7 +45,7 @@ def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[DeviceT
 
 
 def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
-    """Return how evenly the devices computed, in a sentence; "" for one."""
+    """Return how evenly the devices computed, in a sentence; "" for one device."""
     share = imbalance(devices)
     if share is None:
         return ""
@@ -54,7 +54,7 @@ def describe_imbalance(devices: Sequence[DeviceTime]) -> str:
 
 
 MAX_KERNELS = 12
-"""Kernels that are listed one by one."""
+"""The most kernels to list."""
 
 KERNEL_CLASSES: dict[KernelClass, tuple[str, int]] = {
     "gemm": ("GEMM", 0),
@@ -69,7 +69,7 @@ KERNEL_CLASSES: dict[KernelClass, tuple[str, int]] = {
     "communication": ("communication", 6),
     "other": ("other", 7),
 }
-"""What each class is called, and the index of its colour (`Palette.kernel_class`)."""
+"""The name of each class, and the index of its colour (`Palette.kernel_class`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class ClassShare:
 class KernelRow:
     """One kernel by its short name; `share` is of all kernels' time, from 0 to 1.
 
-    `tensor_cores` is "" if its name does not show it, `occupancy` where it is not known; `help` has the whole name.
+    `tensor_cores` and `occupancy` are "" if unknown; `help` has the full name.
     """
 
     name: str
@@ -99,7 +99,7 @@ class KernelRow:
 
 
 def named_tensor_share(kernels: Iterable[Kernel]) -> float | None:
-    """Return the tensor cores' share of the products' time, by kernel names that tell; None if none does."""
+    """Return the tensor cores' share of the products' time, by conclusive kernel names; None without any."""
     named_kernels = [kernel for kernel in kernels if kernel.tensor_cores is not None]
     total_ns = _total_ns(named_kernels)
     return _total_ns(kernel for kernel in named_kernels if kernel.tensor_cores) / total_ns if total_ns else None
@@ -112,7 +112,7 @@ def products_share(kernels: Iterable[Kernel]) -> float | None:
 
 
 def class_shares(kernels: Sequence[Kernel]) -> tuple[ClassShare, ...]:
-    """Return the kernel classes that took any time, the greatest first."""
+    """Return the kernel classes that took any time, largest first."""
     total_ns, times = _total_ns(kernels), dict[KernelClass, int]()
     for kernel in kernels:
         times[kernel.kind] = times.get(kernel.kind, 0) + kernel.time_ns
@@ -143,7 +143,7 @@ def kernel_rows(kernels: Sequence[Kernel]) -> tuple[KernelRow, ...]:
 
 
 def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
-    """Return the rest of the kernels: `13 more kernels, 2.1 % together`; "" if there is none."""
+    """Return the rest of the kernels: `13 more kernels, 2.1 % together`; "" without any."""
     left, total_ns = kernels[MAX_KERNELS:], _total_ns(kernels)
     if not left or not total_ns:
         return ""
@@ -152,11 +152,11 @@ def describe_other_kernels(kernels: Sequence[Kernel], noun: str) -> str:
 
 
 _LEAST_SHARE = 0.01
-"""The least share of the kernels' time that is worth a word about layouts."""
+"""The least share of the kernels' time for which layouts are mentioned."""
 
 
 def describe_slow_products(spec: RunSpec, evidence: Evidence, step_ms: float | None) -> str:
-    """Return how much of a step products without tensor cores take, if it is much; "" otherwise."""
+    """Return how much of a step products without tensor cores take, if much; else ""."""
     products = slow_products(spec, evidence, step_ms)
     if products is None:
         return ""
@@ -172,7 +172,7 @@ def describe_slow_products(spec: RunSpec, evidence: Evidence, step_ms: float | N
 def describe_image_layouts(evidence: Evidence) -> str:
     """Return how long kernels read images in another layout than requested, and how long transposes took.
 
-    Inside an operation that has the requested layout, a library may compute in one of its own. "" if it hardly did.
+    Within an operation in the requested layout, a library may use another one internally. "" if this hardly happened.
     """
     requested = evidence.requested.get("layout")
     if requested not in ("NCHW", "NHWC") or not evidence.steps:

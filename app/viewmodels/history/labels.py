@@ -1,4 +1,4 @@
-"""The words around the list of runs: buttons, counts, the database's size, what pruning asks; tags and notes."""
+"""The texts around the list of runs: buttons, counts, the database's size, questions before pruning; tags and notes."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ from app.viewmodels.history.table import Listing, is_filtered
 from workloads.catalog import WORKLOADS
 
 _SEARCH_LETTERS = 40
-"""So much of a search is repeated if nothing matches it."""
+"""The most characters of a search to repeat if nothing matches it."""
 _COLUMNS: Mapping[str, str] = {"tag": "tags", "note": "tags", "card": "devices"}
-"""The columns that show a field of a search, where they are not of its name."""
+"""The columns that show a field of a search, if their names differ."""
 
 
 def compare_label(chosen: int) -> str:
@@ -33,7 +33,7 @@ def can_compare(chosen: int) -> bool:
 
 
 def answer_hint(chosen: int, *, deleted: bool) -> str:
-    """Return what is said where the answer to that many checked runs will stand."""
+    """Return the text in the place of the answer to that many checked runs."""
     if deleted:
         return ""
     if chosen > MAX_COMPARED:
@@ -46,12 +46,12 @@ def restore_label(chosen: int) -> str:
 
 
 def count_label(listing: Listing, chosen: int, elsewhere: int) -> str:
-    """Return how many runs there are: "12 of 1,034 runs · 2 checked, 1 more out of sight"."""
+    """Return the number of runs: "12 of 1,034 runs · 2 checked, 1 more out of sight"."""
     count, total = len(listing.runs), listing.options.totals.total
     noun = "deleted " if listing.query.deleted else ""
     total_text = f"{total:,} {noun}{units.plural('run', total)}"
     count_text = total_text if count == total else f"{count:,} of {total_text}"
-    # Those that were deleted are out of sight as well, and nobody looks for them.
+    # Deleted runs are out of sight as well, but nobody looks for them.
     hidden = f", {elsewhere:,} more out of sight" if elsewhere and is_filtered(listing.query) else ""
     return f"{count_text} · {chosen:,} checked{hidden}" if chosen > 1 or hidden else count_text
 
@@ -65,12 +65,12 @@ def format_run_count(count: int) -> str:
 
 
 def offers_reference(listing: Listing) -> bool:
-    """Return whether an empty table offers the reference runs: if there is no run at all."""
+    """Return whether an empty table offers the reference runs: only if there are no runs."""
     return not listing.options.totals.total and not listing.query.deleted
 
 
 def empty_text(listing: Listing) -> str:
-    """Return the text of an empty table, its first line the heading; "" if there are runs."""
+    """Return the text of an empty table, with the heading as its first line; "" if there are runs."""
     if listing.runs:
         return ""
     if is_filtered(listing.query) and listing.options.totals.total:
@@ -86,7 +86,7 @@ def empty_text(listing: Listing) -> str:
 
 
 def _no_match_text(query: RunQuery) -> str:
-    """Return what is said where no run matches: what it is searched for, and each way back."""
+    """Return the text if no run matches: what was searched, and each way back."""
     searched = one_line(query.text, _SEARCH_LETTERS)
     deleted = "deleted " if query.deleted else ""
     sought = [f"“{searched}”"] if searched else []
@@ -101,12 +101,12 @@ def _no_match_text(query: RunQuery) -> str:
 
 
 RETENTION_CHOICES: tuple[int | None, ...] = (None, 7, 30, 90, 365)
-"""Days that samples can be stored; None is for ever."""
+"""Choices of days to keep samples; None means forever."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageLine:
-    """The database's size, the free space on its disk and its retention; `note` is what was last deleted."""
+    """The database's size, the free space on its disk and its retention; `note` is what was deleted last."""
 
     path: Path
     size_bytes: int
@@ -116,7 +116,7 @@ class StorageLine:
 
     @property
     def text(self) -> str:
-        """The line: `profiles.db · 12.4 MiB · 212 GiB free on disk · keep samples of the last 30 days`."""
+        """Return the line: `profiles.db · 12.4 MiB · 212 GiB free on disk · keep samples of the last 30 days`."""
         free = "" if self.free_bytes is None else f"{units.byte_size(self.free_bytes)} free on disk"
         stored = "" if self.retention_days is None else retention_label(self.retention_days).lower()
         return " · ".join(filter(None, (self.path.name, units.byte_size(self.size_bytes), free, stored, self.note)))
@@ -159,7 +159,6 @@ class Annotations:
 
     @property
     def runs_label(self) -> str:
-        """The runs in words: `run 12`, `3 runs`."""
         return runs_label(self.runs)
 
 
@@ -180,7 +179,7 @@ def collect_annotations(rows: Sequence[RunRow], known_tags: Iterable[str]) -> An
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TagChange:
-    """Tags that some runs get and others they lose."""
+    """Tags to add to some runs, and tags to remove."""
 
     runs: tuple[int, ...]
     added: tuple[str, ...] = ()
@@ -188,7 +187,7 @@ class TagChange:
 
 
 def parse_tags(text: str) -> tuple[str, ...]:
-    """Return the comma-separated tags of a text, each once whatever its case."""
+    """Return the comma-separated tags of a text, each once regardless of case."""
     tags: dict[str, str] = {}
     for word in filter(None, map(str.strip, text.split(","))):
         tags.setdefault(word.lower(), word)
@@ -196,7 +195,7 @@ def parse_tags(text: str) -> tuple[str, ...]:
 
 
 def marked_terms(text: str) -> dict[str, tuple[str, ...]]:
-    """Return the words of a search that are marked, by the order of the column; "" is every column."""
+    """Return the words of a search to highlight, by the column's order; "" is every column."""
     terms: dict[str, tuple[str, ...]] = {}
     for word in parse_search(text):
         if word.text:
@@ -206,7 +205,7 @@ def marked_terms(text: str) -> dict[str, tuple[str, ...]]:
 
 
 def describe_left_out(matches: SearchResult) -> str:
-    """Return how many more runs a wider search finds: `148 more in notes`; "" for none."""
+    """Return how many more runs a wider search finds: `148 more in notes`; "" without any."""
     if not matches.left_out:
         return ""
     named = [name for name in FREE_TEXT if f"{name}:" in matches.wider]
@@ -232,13 +231,13 @@ _TITLES: Mapping[str, str] = {
 _NUMBERS = ("batch_size", "gpus")
 _NEWEST_FIRST = ("day", "experiment")
 _NOT_OF_ALL = ("tag", "experiment")
-"""Facets of which a run may have no value, so that a single one leaves a choice too."""
+"""Facets for which a run may have no value, so that even a single value leaves a choice."""
 OPEN_AT_FIRST = ("workload", "framework", "implementation", "outcome", "day")
-"""Facets whose values show until the user folds them."""
+"""Facets whose values are visible until the user folds them."""
 
 
 class FacetValue(NamedTuple):
-    """One value of a facet: what is queried, what is shown, how many `runs` have it, and whether it is chosen."""
+    """One value of a facet: the queried value, its text, how many `runs` have it, and whether it is chosen."""
 
     value: str
     label: str
@@ -258,7 +257,7 @@ class FacetGroup:
 def facet_groups(
     counts: FacetCounts, query: RunQuery, experiments: Iterable[StoredExperiment]
 ) -> tuple[FacetGroup, ...]:
-    """Return the facets that leave a choice: those with several values, and those of which one is chosen."""
+    """Return the facets that leave a choice: those with several values, or with a chosen one."""
     names = {
         str(stored.experiment): f"{stored.name} · {units.local_time(stored.created_utc_ns)}" for stored in experiments
     }
@@ -283,7 +282,7 @@ def with_choice(query: RunQuery, selected: Mapping[str, tuple[str, ...]]) -> Run
 
 
 def _ordered(name: str, counts: Mapping[str, int]) -> Sequence[str]:
-    """Return the values of a facet: numbers from the lowest, dates and experiments from the newest, else by count."""
+    """Return a facet's values: numbers in ascending order, dates and experiments newest first, others by count."""
     if name in _NUMBERS:
         return sorted(counts, key=lambda value: float(value) if value.isdecimal() else -1.0)
     if name in _NEWEST_FIRST:
@@ -292,7 +291,7 @@ def _ordered(name: str, counts: Mapping[str, int]) -> Sequence[str]:
 
 
 def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
-    """Return a value as a reader knows it; an unknown one unchanged."""
+    """Return a value as users know it; an unknown one unchanged."""
     labellers: Mapping[str, Callable[[str], str]] = {
         "gpus": lambda count: gpus_label(int(count)) if count.isdecimal() else count,
         "xla": lambda xla: {"1": "on", "0": "off"}.get(xla, xla),
@@ -303,7 +302,7 @@ def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
     }
     if name in labellers:
         return labellers[name](value)
-    # The label of a parameter's value is that of the first workload that has it.
+    # A value's label comes from the first workload with the parameter.
     parameters = (parameter for workload in WORKLOADS for parameter in workload.parameters if parameter.name == name)
     choices = (choice for parameter in parameters for choice in parameter.choices)
     return next((choice.label for choice in choices if choice.value == value), value)

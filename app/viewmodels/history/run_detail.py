@@ -22,11 +22,11 @@ from app.viewmodels.plot.panels import run_panels
 from workloads.catalog import own_variant
 
 LOG_TAIL = 2000
-"""More lines than this are left in the database: the end is what tells why a run ended."""
+"""More lines than this stay in the database: the end says why a run ended."""
 
 _MEASURED = "measure"
 _MARGIN = 0.1
-"""How much is in view on each side of the measured part, of its length."""
+"""The margin in view on each side of the measured part, as a share of its length."""
 
 
 class DetailItem(NamedTuple):
@@ -47,10 +47,10 @@ class DetailGroup(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """`reason` and `traceback` are "" if the run needs none; `log` is the log's last `LOG_TAIL` lines.
+    """The page's content; `reason` and `traceback` may be ""; `log` is the log's last `LOG_TAIL` lines.
 
     `fault_line` is the traceback's line, counted from 0, with the innermost frame in the file that the reason names.
-    `notes` are sentences a reader must know before trusting a number or missing a plot.
+    `notes` are caveats about numbers and missing plots.
     """
 
     run: int
@@ -79,7 +79,7 @@ def run_detail(
     pruned_utc_ns: int | None = None,
     rates: derived.EnergyRates = derived.EnergyRates(),  # noqa: B008 - immutable
 ) -> RunDetail:
-    """Return everything the page of one run shows; slow enough to belong off the GUI thread.
+    """Return the content of one run's page; slow enough to belong off the GUI thread.
 
     `zone` is the reader's time zone, None the system's.
     """
@@ -151,7 +151,7 @@ def run_detail(
 
 
 def _fault_line(reason: str, traceback: str) -> int:
-    """Return the line of the innermost frame at the reason's `file:line`, or else of any frame."""
+    """Return the line of the innermost frame at the reason's `file:line`, else of any frame."""
     frames = [(n, line) for n, line in enumerate(traceback.splitlines()) if line.lstrip().startswith('File "')]
     location = re.match(r"([^:/]+):(\d+): ", reason)
     own_frames = [n for n, line in frames if location and f'{location[1]}", line {location[2]}' in line]

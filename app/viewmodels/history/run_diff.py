@@ -29,10 +29,10 @@ from workloads.catalog import has_parameter
 
 _VARYING = re.compile(
     r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
-    r"|(?<=^[IWEF])\d{4} [\d:.]+ +\d+(?= )"  # date, time and thread in the lines of absl
+    r"|(?<=^[IWEF])\d{4} [\d:.]+ +\d+(?= )"  # date, time and thread in absl's lines
     r"|0x[0-9a-f]+"
 )
-"""What differs in the lines of any two runs, and says nothing."""
+"""Insignificant differences between the lines of any two runs."""
 
 Side = Literal["first", "second"]
 
@@ -45,7 +45,7 @@ class LineChange(NamedTuple):
 
 
 def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
-    """Return the lines that differ between two texts whose order matters, as that of a source does, in order."""
+    """Return the lines that differ between two texts whose order matters, such as sources, in order."""
     differences = itertools.islice(difflib.unified_diff(first, second, n=0, lineterm=""), 2, None)  # after two heads
     sides: dict[str, Side] = {"-": "first", "+": "second"}
     return tuple(LineChange(sides[line[0]], line[1:]) for line in differences if line[0] in sides)
@@ -54,8 +54,8 @@ def line_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChang
 def log_changes(first: Sequence[str], second: Sequence[str]) -> tuple[LineChange, ...]:
     """Return the lines that one of two logs has more often than the other: those of the first, then of the second.
 
-    Their order is left to the threads that print, so it makes no difference; nor do times of day, threads and
-    addresses. Takes time in proportion to the number of lines.
+    Their order depends on the printing threads, so it is ignored, as are times of day, threads and addresses. Takes
+    linear time.
     """
     changes: list[LineChange] = []
     sides: tuple[tuple[Side, Sequence[str], Sequence[str]], ...] = (("first", first, second), ("second", second, first))
@@ -75,7 +75,7 @@ DeviceMeans = tuple[Device, Mapping[str, float]]
 
 
 def device_means(run: StoredRun, kind: str) -> list[DeviceMeans]:
-    """Return the means of each device of a kind, by index; none of a run without `measure`."""
+    """Return the means of each device of a kind, by index; empty for a run without `measure`."""
     if (window := measured_window(run)) is None:
         return []
     devices = sorted((c for c in run.samples if c.device.kind == kind), key=lambda columns: columns.device.index)
@@ -88,23 +88,23 @@ def device_means(run: StoredRun, kind: str) -> list[DeviceMeans]:
 
 
 def paired_means(first: StoredRun, second: StoredRun) -> list[tuple[DeviceMeans | None, DeviceMeans | None]]:
-    """Return the devices of two runs side by side: the first GPU of one next to the first GPU of the other."""
+    """Return the devices of two runs in pairs: the first GPU of one with the first GPU of the other."""
     pairs = (zip_longest(device_means(first, kind), device_means(second, kind)) for kind in ("gpu", "host"))
     return list(itertools.chain.from_iterable(pairs))
 
 
 CAUTION = "Two single runs: they differ as repeats of one variant do, too. Compare repeats of both for an interval."
 _TEMPERATURE = "°C"
-"""A unit in which ratios say nothing."""
+"""A unit whose ratios are meaningless."""
 MINUS = "\N{MINUS SIGN}"
 MAX_LINES = 2000
-"""Lines of a log that are compared, from its end."""
+"""The most lines of a log, from its end, to compare."""
 
 SectionKey = Literal["run", "figures", "parameters", "environment", "conditions", "evidence", "kernels", "samples"]
 
 
 class DiffRow(NamedTuple):
-    """One value of both runs; `change` is that of numbers. A `kernel` belongs to the class above it."""
+    """One value of both runs; `change` is for numbers. A `kernel` belongs to the class above it."""
 
     name: str
     first: str
@@ -116,7 +116,7 @@ class DiffRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiffSection:
-    """Values of one kind: those that differ, and those that are alike; `note` explains them, or why none is here."""
+    """Values of one kind, those that differ and those that are equal; `note` explains them or their absence."""
 
     key: SectionKey
     title: str
@@ -126,7 +126,7 @@ class DiffSection:
 
     @property
     def counts(self) -> str:
-        """How many values differ and how many are alike: `2 differ, 24 alike`."""
+        """Return how many values differ and how many are equal: `2 differ, 24 alike`."""
         if self.key == "kernels":
             return ""
         differ = f"{len(self.rows)} {'differs' if len(self.rows) == 1 else 'differ'}" if self.rows else "none differs"
@@ -142,14 +142,14 @@ class TextDiff(NamedTuple):
 
     @property
     def counts(self) -> str:
-        """How many lines differ: `2 lines differ`."""
+        """Return how many lines differ: `2 lines differ`."""
         count = len(self.changes)
         return f"{count:,} {'line differs' if count == 1 else 'lines differ'}" if count else "no line differs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RunDiff:
-    """Two runs side by side; `names` are their short names, `why` is where their steps differ."""
+    """Two runs in comparison; `names` are their short names, `why` is where their steps differ."""
 
     runs: tuple[int, int]
     names: tuple[str, str]
@@ -159,7 +159,7 @@ class RunDiff:
 
     @property
     def labels(self) -> tuple[str, str]:
-        """What each run is called in heads: `Run 4`."""
+        """Return each run's name in heads: `Run 4`."""
         return (f"Run {self.runs[0]}", f"Run {self.runs[1]}")
 
     @property
@@ -200,7 +200,7 @@ Runs = tuple[StoredRun, StoredRun]
 
 
 def _section(key: SectionKey, title: str, rows: Iterable[DiffRow], note: str = "") -> DiffSection:
-    """Return the rows in which a run has a value, by whether both have the same."""
+    """Return the rows in which a run has a value, by whether both are equal."""
     filled_rows = [row for row in rows if {row.first, row.second} - {"", units.ABSENT}]
     return DiffSection(
         key=key,
@@ -268,7 +268,7 @@ def _evidence_rows(runs: Runs) -> Iterator[DiffRow]:
 
 
 def _kernel_row(row: WhyRow) -> DiffRow:
-    """Return a part of a step or a kernel, its change with its share of the step."""
+    """Return a part of a step or a kernel, with its change as a share of the step."""
     first, second, change, *_, share = row.cells
     return DiffRow(row.label, first, second, f"{change} ({share})" if share else change, row.kind == "kernel", row.help)
 
@@ -293,12 +293,12 @@ def _text_diffs(runs: Runs) -> Iterator[TextDiff]:
 
 
 def format_change(first: float | None, second: float | None) -> str:
-    """Return how a number changed: `+6.4 %`, from twice or half on `2.50×`; "" if that has no meaning."""
+    """Return how a number changed: `+6.4 %`, from twofold on `2.50×`; "" if meaningless."""
     if not units.is_known(first) or not units.is_known(second) or first <= 0 or second < 0 or first == second:
         return ""
     return format_ratio(second / first)
 
 
 def text_line(change: LineChange) -> str:
-    """Return a line with the sign of the run that has it: − the first, + the second."""
+    """Return a line with the sign of its run: − the first, + the second."""
     return f"{'+' if change.side == 'second' else MINUS} {change.text}"

@@ -18,14 +18,14 @@ from app.viewmodels.format.naming import framework_name
 from app.viewmodels.plot.panels import Sparks
 
 NO_EXPERIMENT = 0
-"""The group of the runs that belong to no experiment: experiments are numbered from 1."""
+"""The group of runs without an experiment: experiments are numbered from 1."""
 
 _NO_EXPERIMENT_LABELS = ("Without an experiment", "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Group:
-    """The line of one experiment: its name, when it began, and those of its runs that were found, in their order."""
+    """The line of one experiment: its name, when it began, and its matching runs, in order."""
 
     experiment: int
     title: str
@@ -72,9 +72,9 @@ def build_lines(groups: Sequence[Group], folded: Collection[int]) -> tuple[Line,
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowView:
-    """What rows are seen with: the reader's time zone (None is the system's), and what a search for `words` found.
+    """The context of rows: the reader's time zone (None means the system's), and the matches of a search for `words`.
 
-    `common` is what the runs have in common: the largest of its figures are what bars are drawn against.
+    `common` is what the runs have in common; bars are relative to its largest figures.
     """
 
     zone: tzinfo | None
@@ -82,10 +82,7 @@ class RowView:
 
 
 class HistoryColumn(NamedTuple):
-    """A column of the table: what orders by it, a cell as wide as it is expected to need, and a run's cell.
-
-    `cell` takes the run's row, and what it is seen with.
-    """
+    """A column: its order, a cell of the expected width, and `cell`, which returns a row's cell in a context."""
 
     column: Column
     order: str
@@ -95,7 +92,7 @@ class HistoryColumn(NamedTuple):
 
 
 def _metric_column(metric: Metric, listed: ListColumn) -> HistoryColumn:
-    """Return the column of a metric, with a unit per example in the head: examples have as many names as workloads."""
+    """Return the column of a metric, with the unit per "example" in the head, as workloads have different words."""
     plot = metric.key in ("throughput", _POWER)
     unit = re.sub(r"/\{example\}", "", metric.unit).replace("{examples}", "1")
     in_head = plot or unit != metric.unit
@@ -192,7 +189,7 @@ _LISTED: tuple[HistoryColumn, ...] = (
 COLUMNS: tuple[Column, ...] = tuple(listed.column for listed in _LISTED)
 ORDERS: tuple[str, ...] = tuple(listed.order for listed in _LISTED)
 DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if listed.is_default)
-"""More columns would leave no room for the variant in a window of usual width; notes are last and take what is left."""
+"""More columns would leave no room for the variant in a window of usual width; notes come last and take the rest."""
 
 _CHIP_ROOM = " " * 5
 
@@ -212,9 +209,9 @@ def with_sparks(row: Sequence[Cell], sparks: Sparks) -> tuple[Cell, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HistoryOptions:
-    """What there is to choose from, whatever a query finds; `columns` are those to show, by what orders by them.
+    """The choices, whatever a query finds; `columns` are those to show, by their orders.
 
-    `census` changes when a run begins, ends or is deleted; `reference` is how many reference runs are among the runs.
+    `census` changes when a run begins, ends or is deleted; `reference` is the number of reference runs.
     """
 
     totals: Totals = field(default_factory=Totals)
@@ -226,9 +223,9 @@ class HistoryOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listing:
-    """What a query found: the numbers of the runs in order, and the same in groups.
+    """The result of a query: the numbers of the runs in order, and in groups.
 
-    `rows` has all runs, or all in the trash, whatever the query finds.
+    `rows` counts all runs, or all in the trash, whatever the query finds.
     """
 
     query: RunQuery = field(default_factory=RunQuery)
@@ -252,13 +249,13 @@ class Listing:
 
     @property
     def columns(self) -> Sequence[str]:
-        """The columns to show: those chosen in which runs differ."""
+        """Return the columns to show: the chosen ones in which runs differ."""
         folded = {*self.common.agreed, *([] if self.options.totals.other_hosts else ["host"])}
         return [name for name in self.options.columns if name not in folded]
 
     @property
     def agreed(self) -> str:
-        """What all runs say in the columns that are chosen and not shown: `lstm · all completed · on H200`."""
+        """Return what all runs agree on in chosen columns that are not shown: `lstm · all completed · on H200`."""
         rows = (history_cells(self.rows[run], self.row_view) for run in self.runs[:1] if run in self.rows)
         texts = (
             cells.agreed_text(order, COLUMNS[n], row[n])
@@ -272,9 +269,9 @@ class Listing:
 def group_by_experiment(
     runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None
 ) -> tuple[Group, ...]:
-    """Group runs by their experiment; a run of several is in the newest of them.
+    """Group runs by their experiment; a run in several belongs to the newest.
 
-    The experiments are newest first; `zone` is the reader's time zone, None the system's.
+    The experiments are newest first; `zone` is the reader's time zone, None means the system's.
     """
     experiment_of = {run: experiment.experiment for experiment in reversed(experiments) for run in experiment.runs}
     named = {stored.experiment: (stored.name, units.local_time(stored.created_utc_ns, zone)) for stored in experiments}
@@ -282,14 +279,14 @@ def group_by_experiment(
 
 
 def toggle_order(query: RunQuery, column: int) -> RunQuery:
-    """Return the query after a click on a column's header: its natural order, or the reverse."""
+    """Return the query after a click on a column's header: natural order, or reversed."""
     order = ORDERS[column]
     turned = not query.descending if order == query.order else COLUMNS[column].numeric
     return replace(query, order=order, descending=turned)
 
 
 def with_text(query: RunQuery, text: str) -> RunQuery:
-    """Return the query with another search: its best matches come first, unless another order was chosen."""
+    """Return the query with another search, best matches first unless another order was chosen."""
     if query.order == "match" and not text.strip():
         return replace(query, text=text, order="started", descending=True)
     first = not query.text.strip() and text.strip() and (query.order, query.descending) == ("started", True)
@@ -302,11 +299,11 @@ def is_filtered(query: RunQuery) -> bool:
 
 
 EXPECTED: tuple[Cell, ...] = tuple(listed.expected for listed in _LISTED)
-"""A row as wide as runs are expected to need."""
+"""A row of the expected width."""
 
 
 def widest(rows: Iterable[Sequence[Cell]]) -> tuple[Cell, ...]:
-    """Return for each column a cell as wide as these rows need; chips take the room of words."""
+    """Return a cell for each column as wide as these rows need; chips take the room of words."""
 
     def as_text(cell: Cell) -> Cell:
         return msgspec.structs.replace(cell, text=_CHIP_ROOM.join((*cell.chips, cell.text)), chips=())

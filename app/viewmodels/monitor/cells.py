@@ -1,4 +1,4 @@
-"""The cells of Monitor's table: a row per device, and one per host over its devices."""
+"""The cells of Monitor's table: a row per device, and one per host above its devices."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,7 +21,7 @@ from app.viewmodels.plot.model import LiveSeries
 from app.viewmodels.plot.panels import MONITOR_FIELDS, device_label
 
 COURSE_POINTS = 60
-"""Parts of the chosen range of which a sparkline shows the highest value each."""
+"""The parts of the chosen range; a sparkline shows the highest value of each."""
 
 DEVICE, STATE, PROCESSES = "device", "state", "processes"
 _HELP: Mapping[str, str] = {
@@ -39,13 +39,13 @@ TABLE_COLUMNS: Mapping[str, Column] = {
     **{name: Column(FIELDS[name].label, _HELP[name]) for name in MONITOR_FIELDS},
     PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),
 }
-"""The columns by their key, which is the name of a field where one is shown."""
+"""The columns by key, which is the field's name if it shows one."""
 
 
 class GraphCell(Cell, frozen=True, kw_only=True, gc=False):
-    """A number beside its recent course, or beside a bar of the `share` that it is of the whole; both from 0 to 1.
+    """A number beside its recent course, or beside a bar of its `share` of the total; both from 0 to 1.
 
-    It is `faint` where it is not of now.
+    It is `faint` if not current.
     """
 
     course: Floats | None = None
@@ -54,7 +54,7 @@ class GraphCell(Cell, frozen=True, kw_only=True, gc=False):
 
 
 def device_title(device: Device) -> str:
-    """Return a device in one word, among those of several hosts: `GPU 0`, or `CPU`."""
+    """Return a device in one word, for the devices of one host: `GPU 0`, or `CPU`."""
     return "CPU" if device.device == HOST else device_label(device)
 
 
@@ -63,9 +63,9 @@ _HERE = HostState(name="", stage="connected")
 
 @dataclass(slots=True)
 class MonitoredHost:
-    """A host with its devices, how the link to it is since `linked_s`, and when it was last heard.
+    """A host with its devices, the state of its link since `linked_s`, and the time of its last message.
 
-    This machine is the one named "".
+    This machine's name is "".
     """
 
     name: str
@@ -78,7 +78,7 @@ class MonitoredHost:
     readings: dict[str, Readings] = field(default_factory=dict)
 
     def at(self, clock: Callable[[], float]) -> "MonitoredHost":
-        """Return what is known now, as a copy with another clock that no event changes."""
+        """Return the current state, as a copy with another clock that no event changes."""
         readings = {device: reading.at(clock) for device, reading in self.readings.items()}
         return replace(self, clock=clock, readings=readings)
 
@@ -115,7 +115,7 @@ class MonitoredHost:
 
     @property
     def main_devices(self) -> tuple[Device, ...]:
-        """Its GPUs, or its processors if it has none: what the figures of the host are made of."""
+        """Return its GPUs, or its processors if it has none: they determine the host's figures."""
         return tuple(device for device in self.devices if device.device != HOST) or self.devices
 
     @property
@@ -124,7 +124,7 @@ class MonitoredHost:
         return format_gpu_counts(names) or ("CPU only" if self.devices else "")
 
     def value(self, device: Device, key: str) -> float | None:
-        """Return the number that a column sorts a device by; None is absent."""
+        """Return the number by which a column sorts a device; None if absent."""
         readings = self.readings_of(device.device)
         if key == STATE:
             return readings.state(device).severity
@@ -133,12 +133,12 @@ class MonitoredHost:
         return readings.values().get(key) if readings.is_current else None
 
     def total(self, key: str) -> float | None:
-        """Return the number that a column sorts the host by; None while it is not connected."""
+        """Return the number by which a column sorts the host; None while it is not connected."""
         devices = self.main_devices if self.link.stage == "connected" else ()
         return combine(key, [self.value(device, key) for device in devices])
 
     def mentions(self, device: Device, words: Sequence[str]) -> bool:
-        """Return whether host, device, its state or its processes have all these words, which are in small letters."""
+        """Return whether host, device, its state or its processes contain all these words, given in small letters."""
         listed = self.readings_of(device.device).processes
         processes = listed.processes if listed else ()
         users = (f"{process.name or 'process'} {process.user} {process.pid}" for process in processes)
@@ -167,7 +167,7 @@ class SeriesKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Courses:
-    """Where the sparklines come from: curves, and the time of them that is shown; each is created once."""
+    """The source of sparklines: curves, and the time that they show; each is created once."""
 
     series: Mapping[SeriesKey, LiveSeries]
     start_s: float
@@ -233,7 +233,7 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
 
 
 def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tuple[Cell, ...]:
-    """Return the row of a host: its link, and the figures of its devices together."""
+    """Return the row of a host: its link, and the combined figures of its devices."""
     devices, has_link = host.main_devices, host.link.stage == "connected"
     mark = ("▸" if is_folded else "▾") if host.devices else ""
     state = host_state(host)
@@ -266,7 +266,7 @@ def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tup
 
 
 def host_state(host: MonitoredHost) -> DeviceState:
-    """Return how a host is: its link where that is not well, else the states of its devices."""
+    """Return the state of a host: its link's if that has a problem, else its devices'."""
     text, tone = describe_stage(host.link)
     if host.link.stage != "connected":
         symbols: dict[Tone, str] = {"bad": "✖", "busy": "…", "quiet": "○"}
@@ -296,7 +296,7 @@ def _share(value: float | None, total: float | None) -> float | None:
 
 
 def _figure(key: str, value: float | None, total: float | None) -> str:
-    """Return a value of the table as text, of the whole where that is known; "" for none."""
+    """Return a value of the table as text, with the total if known; "" without a value."""
     if value is None:
         return ""
     if key == "power_mw" and total:

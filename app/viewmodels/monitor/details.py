@@ -1,4 +1,4 @@
-"""Everything that is known of the chosen device, or of the devices of a chosen host together."""
+"""Everything known about the chosen device, or about the devices of a chosen host together."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +28,9 @@ Members = Sequence[tuple[MonitoredHost, Device]]
 """Devices with their hosts."""
 PROCESS_COLUMNS = ("Process", "User", "Running", "Memory")
 _DRAWN_AT_MOST = 20
-"""Of that many chosen devices the curves are drawn."""
+"""The most chosen devices whose curves are drawn."""
 _PROCESSOR_LABELS = {"Power": "CPU power", "Memory": "Host memory"}
-"""What figures of the processors are called among those of the GPUs."""
+"""Names of the processors' figures among the GPUs'."""
 _WITH_GPU = (
     "Each NVIDIA GPU gets a row here, with curves of its power, load and memory. Next to them are its temperature, "
     "its clocks and their limits, and the programs that use it.\n\n"
@@ -39,7 +39,7 @@ _WITH_GPU = (
 
 
 class Absence(NamedTuple):
-    """Why there is nothing to draw of a host, and what can be done: the label of its button, "" for none."""
+    """Why a host has nothing to draw, and what can be done: the label of its button, "" for none."""
 
     host: str
     title: str
@@ -49,19 +49,19 @@ class Absence(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceDetails:
-    """One device, the GPUs of a host together, or several that were chosen.
+    """The details of one device, of a host's GPUs together, or of several chosen devices.
 
     Attributes:
-        title: Which one it is.
-        subtitle: What it is.
-        state: The state it is in.
-        is_current: Whether its figures are those of now.
+        title: Its name.
+        subtitle: Its model.
+        state: Its state.
+        is_current: Whether its figures are current.
         metrics: Its figures.
-        processes: Who uses it, a line each in the columns `PROCESS_COLUMNS`, the largest first.
+        processes: Its processes, one line each in the columns `PROCESS_COLUMNS`, largest first.
         processes_note: The text instead of them; "" for none.
         not_reported: What it does not report, with the reason.
         plots: Its curves, in the chosen range.
-        no_gpu: Why there is no GPU, and what there would be with one; two "" if there is one.
+        no_gpu: Why there is no GPU, and what a GPU would add; both "" if there is one.
         absence: The text instead of curves if there is nothing to draw.
     """
 
@@ -79,7 +79,7 @@ class DeviceDetails:
 
 
 def chosen_details(model: MonitorModel, *rows: RowKey) -> DeviceDetails:
-    """Return what is known of a row of the table, or of several together, at the model's last reading."""
+    """Return the details of a row of the table, or of several together, at the model's last reading."""
     hosts = [model.host(row_key.host) for row_key in rows]
     members = {
         (host.name, device.device): (host, device)
@@ -102,7 +102,7 @@ def chosen_details(model: MonitorModel, *rows: RowKey) -> DeviceDetails:
 
 
 def _absence(model: MonitorModel, host: MonitoredHost) -> Absence | None:
-    """Return what is said instead of the curves of a host; None while it has any in the chosen range."""
+    """Return the text instead of a host's curves; None if it has any in the chosen range."""
     now_s, link, range_s = host.clock(), host.link, TIME_RANGES[model.settings.range].last_s or 0.0
     is_heard = host.heard_s > 0.0
     if not host.name or (is_heard and (link.stage == "connected" or now_s - host.heard_s < range_s)):
@@ -134,7 +134,7 @@ def _device_details(model: MonitorModel, host: MonitoredHost, device: Device) ->
 
 
 def _common_details(model: MonitorModel, members: Members) -> DeviceDetails:
-    """Return what is known of several devices together; figures are of GPUs where there are any."""
+    """Return the common details of several devices; figures are of GPUs if there are any."""
     gpus = [(host, device) for host, device in members if device.kind == "gpu"]
     drawn, more = members[:_DRAWN_AT_MOST], len(members) - _DRAWN_AT_MOST
     return DeviceDetails(
@@ -173,7 +173,7 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
 
 
 def _total_metrics(members: Members) -> tuple[DeviceMetric, ...]:
-    """Return the figures of devices together: sums, means of shares, the highest temperature."""
+    """Return the combined figures of devices: sums, means of shares, the highest temperature."""
     labels = dict(zip(MONITOR_FIELDS, ("Mean load", "Total power", "Total memory", "Highest temperature"), strict=True))
     totals = {name: combine(name, [host.value(device, name) for host, device in members]) for name in MONITOR_FIELDS}
     return tuple(
@@ -190,7 +190,7 @@ def _users(members: Members) -> tuple[tuple[str, ...], ...]:
 
 
 def _labels(members: Members) -> list[str]:
-    """Return what each device is called among these: with its host where they are of several."""
+    """Return each device's name among these, with its host if they belong to several."""
     is_one_host = len({host.name for host, _ in members}) == 1
     return [device_title(device) if is_one_host else f"{host.title} {device_title(device)}" for host, device in members]
 
@@ -205,7 +205,7 @@ def _processes(listed: Processes | None) -> tuple[tuple[tuple[str, ...], ...], s
 
 
 def _plots(model: MonitorModel, members: Members) -> Plots:
-    """Return the plots of devices as the Run screen has them, a curve each; those of processors beside GPUs' last."""
+    """Return the plots of devices as on the Run screen, one curve each, with processors' plots after GPUs'."""
     by_key = {" ".join(filter(None, (host.name, device.device))): (host, device) for host, device in members}
     keyed = [msgspec.structs.replace(device, device=key) for key, (_, device) in by_key.items()]
 
@@ -235,9 +235,9 @@ def _plots(model: MonitorModel, members: Members) -> Plots:
 
 
 def _named(panel: Panel, by_key: Mapping[str, tuple[MonitoredHost, Device]]) -> Panel:
-    """Return a panel whose curves have the names of their hosts where these are several, and the values of the frame.
+    """Return a panel whose curves have the names of their hosts, if several, and the current values.
 
-    Marks tell those of one host apart without their colours, which are by number where two would be the same.
+    Marks distinguish one host's curves without colours, which follow numbers if two would be the same.
     """
     members = [by_key[curve.key] for curve in panel.curves]
     colours = [curve.colour for curve in panel.curves]

@@ -1,4 +1,4 @@
-"""Monitor's model: all hosts with their devices in order, and the one that is chosen."""
+"""Monitor's model: all hosts with their devices in order, and the chosen one."""
 
 import threading
 import time
@@ -31,13 +31,13 @@ from app.viewmodels.plot.panels import MONITOR_FIELDS, TelemetryBuffer
 from app.viewmodels.run.live import TimeAxis, TimeView
 
 FINE_RANGES = ("1 min",)
-"""Ranges that are drawn from every reading where this machine made it; longer ones from one a second."""
+"""Ranges drawn from every reading of this machine; longer ones use one reading per second."""
 UNFOLDED_AT_MOST = 12
-"""So many hosts are unfolded at first; of more only their own rows are."""
+"""The most hosts that are unfolded at first; with more, only hosts' rows are visible."""
 
 
 class RowKey(NamedTuple):
-    """A row of the table: a host, or a device of it; this machine is the host ""."""
+    """A row of the table: a host, or one of its devices; this machine is the host ""."""
 
     host: str
     device: str | None = None
@@ -45,13 +45,13 @@ class RowKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """What the user has chosen of Monitor.
+    """The user's choices in Monitor.
 
     Attributes:
         range: The name of the range of time.
         sort: The column that the rows are sorted by; "" is their natural order.
-        ascending: Whether the smallest is first.
-        grouped: Whether devices stand below their host.
+        ascending: Whether the smallest value is first.
+        grouped: Whether devices are listed below their host.
     """
 
     range: str = "1 min"
@@ -61,23 +61,23 @@ class TableSettings:
 
 
 class MonitorModel:
-    """Keeps what all hosts say, and makes the rows that are in sight.
+    """Stores the messages of all hosts, and builds the visible rows.
 
-    All that it is asked for is of the last `read`, so that everything in one frame is of one moment: header, rows and
-    details. `hosts` has this machine, then the others in their order, as they were then.
+    Everything it returns is from the last `read`, so that header, rows and details of one frame belong to one moment.
+    `hosts` has this machine, then the others in order, as of that moment.
 
-    Thread: `handle` that of the host's telemetry, which for this machine is the GUI's; the rest GUI only.
+    Thread: `handle` on that of the host's telemetry, which for this machine is the GUI's; the rest GUI only.
 
     Args:
-        recent: This machine's fast fields as they were read; by default they are kept here.
-        clock: Returns now in seconds; of this machine's readings too.
+        recent: This machine's fast fields; by default they are stored here.
+        clock: Returns the time in seconds, on the clock of this machine's readings.
     """
 
     def __init__(self, recent: TelemetryBuffer | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
         self.recent = recent or TelemetryBuffer(short_history=True)
         self.history: dict[SeriesKey, LiveSeries] = {}
-        """A value a second of each field of the table."""
+        """One value per second of each field of the table."""
         self.settings = TableSettings()
         self.view = TimeView(self.settings.range)
         self._newest_s = clock()
@@ -92,7 +92,7 @@ class MonitorModel:
         self.read()
 
     def handle(self, event: RunEvent | Inventory | Processes, host: str = "") -> None:
-        """Take what a host's telemetry says; events of runs do not matter here."""
+        """Take a message of a host's telemetry; events of runs do not matter here."""
         with self._lock:
             live_host = self._live_host(host)
             match event:
@@ -133,7 +133,7 @@ class MonitorModel:
                 self._is_rearranged, self._order = False, None
 
     def tick(self) -> None:
-        """Add the newest values to what is kept over time, and sort again; once a second."""
+        """Add the newest values to the history, and sort again; called once per second."""
         self._newest_s = self.clock()
         live = [(host, device) for name in self._names for host in (self._live[name],) for device in host.devices]
         for host, device in live:
@@ -154,7 +154,7 @@ class MonitorModel:
         return self._hosts[name]
 
     def inventory(self, host: str) -> Inventory | None:
-        """Return the devices of a host, where they are known by now."""
+        """Return the devices of a host, if known."""
         live_host = self._live.get(host)
         return live_host.inventory if live_host is not None else None
 
@@ -167,12 +167,12 @@ class MonitorModel:
         self._order = None
 
     def series(self, host: str, device: str, field: str) -> LiveSeries:
-        """Return the values of a second of one field of one device: nine hours of them in 45 kB at most."""
+        """Return one value per second of a device's field: nine hours take at most 45 kB."""
         key = SeriesKey(host, device, field)
         return self.history.get(key) or self.history.setdefault(key, LiveSeries(4, keep=256, base_s=2.0))
 
     def time_axis(self) -> TimeAxis:
-        """Return the time that plots show; of what is kept once a second, nothing changes in between."""
+        """Return the time that plots show; one-second values do not change in between."""
         is_fine = self.settings.range in FINE_RANGES
         return self.view.recent_axis(self.clock() if is_fine else self._newest_s, 0.0)
 
@@ -181,7 +181,7 @@ class MonitorModel:
         self.view.follow()
 
     def toggle_pause(self) -> None:
-        """Hold the plots where they are, or follow again."""
+        """Freeze the plots, or follow again."""
         self.view.toggle_pause(self.time_axis())
 
     def hold(self, start: float, end: float) -> None:
@@ -192,7 +192,7 @@ class MonitorModel:
         return Courses(self.history, self._newest_s - length_s, self._newest_s)
 
     def sort_by(self, key: str) -> None:
-        """Sort by a column, the largest first, names by number; again turns it round, a third time ends it."""
+        """Sort by a column, largest first, names by number; again reverses it, a third time ends it."""
         first = key == DEVICE
         if self.settings.sort != key:
             self.change(replace(self.settings, sort=key, ascending=first))
@@ -202,21 +202,20 @@ class MonitorModel:
             self.change(replace(self.settings, sort=""))
 
     def search(self, text: str) -> None:
-        """Show only devices that a text mentions: by host, name, state, or a process and its user."""
+        """Show only devices that match a text: by host, name, state, or a process and its user."""
         self._words, self._order = tuple(text.lower().split()), None
 
     def fold(self, host: str | None = None, folded: bool | None = None) -> None:
-        """Fold a host or unfold it; None is all hosts, and without `folded` it is turned round."""
+        """Fold or unfold a host; None means all hosts, and without `folded` the state is toggled."""
         for name in [monitored.name for monitored in self.hosts] if host is None else (host,):
             self._folded[name] = not self.is_folded(name) if folded is None else folded
         self._order = None
 
     def is_folded(self, host: str) -> bool:
-        """Return whether only the row of a host itself is shown."""
+        """Return whether only the host's own row is visible."""
         return self._folded.get(host, bool(host) and len(self.hosts) - 1 > UNFOLDED_AT_MOST)
 
     def layout(self) -> list[RowKey]:
-        """Return the place of every row, in order."""
         if self._order is not None:
             return self._order
         rows = self._order = []
@@ -237,11 +236,11 @@ class MonitorModel:
 
     @property
     def has_host_rows(self) -> bool:
-        """Whether each host has a row over its devices; a single machine only with several GPUs."""
+        """Return whether each host has a row above its devices; a single machine only with several GPUs."""
         return self.settings.grouped and (self.has_other_hosts or len(self._hosts[""].main_devices) > 1)
 
     def columns(self) -> Mapping[str, Column]:
-        """Return the columns by their key; without any GPU those alone that a processor fills."""
+        """Return the columns by key; without GPUs only those of processors."""
         devices = [device for host in self._hosts.values() for device in host.devices]
         filled = {name for device in devices for name in device.fields}
         if not filled or any(device.kind == "gpu" for device in devices):
@@ -250,7 +249,7 @@ class MonitorModel:
         return {key: column for key, column in TABLE_COLUMNS.items() if key in filled}
 
     def cells(self, row_key: RowKey) -> tuple[Cell, ...]:
-        """Return what one row shows now, in the order of `columns`."""
+        """Return the current cells of a row, in the order of `columns`."""
         host, columns = self._hosts[row_key.host], self.columns()
         device = None if row_key.device is None else host.device(row_key.device)
         if device is None:
@@ -261,14 +260,14 @@ class MonitorModel:
         return tuple(cell for key, cell in zip(TABLE_COLUMNS, row, strict=True) if key in columns)
 
     def reason(self, row_key: RowKey) -> str:
-        """Return why a row has no figures, which then takes the place of them; "" if it has some."""
+        """Return why a row has no figures, to replace them; "" if it has some."""
         host = self._hosts[row_key.host]
         if row_key.device is None:
             return "" if host.link.stage == "connected" else host_state(host).text
         return host.readings_of(row_key.device).loss
 
     def summary(self) -> str:
-        """Return how many GPUs there are, on how many hosts, how many of these fail, and of GPUs are in a bad state."""
+        """Return the numbers of GPUs and hosts, of failing hosts, and of GPUs in a bad state."""
         connected = [host for host in self.hosts if host.link.stage == "connected" and host.devices]
         gpus = [(host, device) for host in connected for device in host.devices if device.device != HOST]
         severities = [host.state(device).severity for host, device in gpus]
@@ -281,7 +280,7 @@ class MonitorModel:
         return " · ".join([text, *(describe_count(severity, count) for severity, count in counts.items() if count)])
 
     def _live_host(self, name: str) -> MonitoredHost:
-        """Return a host as events change it; only with the lock."""
+        """Return a host as events change it; only under the lock."""
         return self._live.get(name) or self._live.setdefault(
             name, MonitoredHost(name, self.clock, HostState(name=name))
         )
@@ -301,7 +300,7 @@ class MonitorModel:
         return [host for _, host in sorted(totals, key=lambda pair: self._rank(pair[0]))]
 
     def _sorted(self, host: MonitoredHost, devices: list[Device]) -> list[Device]:
-        """Return the devices of a host in order; its processors stay last, because they are not of their kind."""
+        """Return the devices of a host in order, processors last."""
         pairs = self._in_order([(host, device) for device in devices if device.device != HOST])
         return [*(device for _, device in pairs), *(device for device in devices if device.device == HOST)]
 
@@ -312,7 +311,7 @@ class MonitorModel:
         return sorted(pairs, key=lambda pair: self._rank(pair[0].value(pair[1], key)))
 
     def _rank(self, value: float | None) -> tuple[bool, float]:
-        """Return what sorts a value as the user wants it; what is absent comes last either way."""
+        """Return a value's sort key in the user's direction; absent values come last either way."""
         if value is None:
             return True, 0.0
         return False, value if self.settings.ascending else -value

@@ -1,4 +1,4 @@
-"""What is known of one device now: its newest values, who uses it, and the state it is in, the worst first."""
+"""The current state of one device: its newest values, its users, and its states, worst first."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -31,8 +31,8 @@ class DeviceMetric:
 def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMetric, ...]:
     """Return the figures of a device, by topic.
 
-    `now` has the newest value of each field that was ever reported, `first` the first reading of each slow field, from
-    which counters count.
+    `now` has the newest value of each field ever reported, `first` the first reading of each slow field, the origin of
+    counters.
     """
     return tuple(metric for topic in TOPICS for metric in _topic_metrics(device, topic, now, first))
 
@@ -70,11 +70,11 @@ _THROTTLE_CAUSES = {
     "throttled_thermal_ns": "heat",
     "throttled_brake_ns": "power brake",
 }
-"""What is said of the time that each counter has."""
+"""The word for the time in each counter."""
 
 
 def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> str:
-    """Return the time throttled since the first reading, by cause; causes of no time are left out."""
+    """Return the throttled time since the first reading, by cause, without causes of no time."""
     since_ns = {
         _THROTTLE_CAUSES[field.name]: now[field.name] - first[field.name]
         for field in counters
@@ -83,14 +83,14 @@ def _format_throttled(counters: Sequence[Field], now: Values, first: Values) -> 
     if not since_ns:
         return units.ABSENT
     counted = ", ".join(f"{cause} {units.seconds(ns / 1e9)}" for cause, ns in since_ns.items() if ns > 0)
-    # The counters are slow fields: for seconds they know nothing of a throttling that has begun.
+    # The counters are slow fields: for seconds they do not show that throttling has begun.
     return counted or ("now" if format_throttle_reasons(int(now.get("throttle_reasons", 0))) else "never")
 
 
 def describe_not_reported(device: Device, now: Values = MappingProxyType({})) -> str:
     """Return the fields that a device does not report, by reason, as one sentence; "" if it reports all.
 
-    What has a value `now` is reported, whatever was found at first.
+    A field with a value `now` counts as reported, whatever probing said.
     """
     by_reason: dict[str, dict[str, None]] = {}
     for name, reason in device.absent.items():
@@ -103,7 +103,7 @@ def describe_not_reported(device: Device, now: Values = MappingProxyType({})) ->
 
 
 def _is_available(device: Device, field: Field, now: Values) -> bool:
-    """Return whether a field is reported: when the device was probed, or now; what was lost or is implausible stays."""
+    """Return whether a field is reported, by probing or now; lost or implausible fields stay unavailable."""
     return field.topic != "worker" and (
         field.name in now or field.name in device.fields or device.absent.get(field.name) in ("lost", IMPLAUSIBLE)
     )
@@ -114,21 +114,21 @@ def _lower_first(label: str) -> str:
 
 
 STALE_S = 3.0
-"""Without a reading for so long, a device's numbers are no longer those of now."""
+"""After this time without a reading a device's numbers are no longer current."""
 _SLOW_STALE_S = 25.0
-"""A slow field that was not read for so long has no value any more: the slowest is read every 10 s."""
+"""A slow field not read for this long has no value any more: the slowest is read every 10 s."""
 _THROTTLED_S = 2.0
-"""For so long a throttled GPU is said to be throttled: reasons that come and go many times a second nobody can read."""
+"""How long a throttled GPU is shown as such: reasons that change many times a second are unreadable."""
 _DRIVER_AWAY = ("Driver Not Loaded", "Uninitialized", "version mismatch")
-"""NVML's words in the reason of a loss that is the driver's, not the GPU's."""
+"""NVML's words in the reason of a loss by the driver, not the GPU."""
 _BUSY_PCT = 10.0
-"""Below this load a device is not busy: a GPU from `_USED_PCT` on is in use, the processors, which always are, idle."""
+"""Below this load a device is not busy: a GPU from `_USED_PCT` on is in use; processors, which always are, are idle."""
 _USED_PCT = 1.0
 _THROTTLING = ~int(ClockEvent.IDLE | ClockEvent.CLOCKS_SET)
 
 
 class DeviceState(NamedTuple):
-    """The state of a device: how bad, its mark, a few words, the tone of them, and the reason as a sentence.
+    """The state of a device: severity, mark, a few words with their tone, and the reason as a sentence.
 
     The mark has its own shape for each severity, so that no state depends on its colour alone.
     """
@@ -150,7 +150,7 @@ _MARKS: dict[int, tuple[str, Tone]] = {
     _IDLE: ("○", "quiet"),
 }
 SEVERITY_NAMES = {_LOST: "lost", _STALE: "not read", _THROTTLED: "throttled", _SHARED: "shared"}
-"""The states that a summary counts, by their severity."""
+"""Names for a summary of states, by severity."""
 
 
 def _state(severity: int, text: str, reason: str = "") -> DeviceState:
@@ -159,20 +159,20 @@ def _state(severity: int, text: str, reason: str = "") -> DeviceState:
 
 
 def worst_state(states: list[DeviceState], count: Callable[[int, int], str]) -> DeviceState:
-    """Return several devices' states as one: the worst, and how many have which; of none an empty one.
+    """Return several devices' states as one: the worst, with counts; empty without devices.
 
     `count` returns the words for that many devices of a severity.
     """
     by_severity = {severity: sum(state.severity == severity for state in states) for severity in SEVERITY_NAMES}
     counted = [count(severity, number) for severity, number in by_severity.items() if number]
     worst = max((state.severity for state in states), default=_IDLE)
-    text = min((state.text for state in states if state.severity == _BUSY), default="Idle")  # busy before in use
+    text = min((state.text for state in states if state.severity == _BUSY), default="Idle")  # busy rather than in use
     return _state(worst, " · ".join(counted) or (text if states else ""))
 
 
 @dataclass(slots=True)
 class Readings:
-    """The newest values of a device and when they came; fields that are implausible; when and why it was lost.
+    """The newest values of a device with their times; implausible fields; when and why it was lost.
 
     Nothing is changed in place. Thread: one writes, any reads.
     """
@@ -194,10 +194,10 @@ class Readings:
         return Readings(clock, *values, self.throttled, self.implausible)  # six times as fast as `replace`
 
     def add(self, sample: Sample) -> None:
-        """Take a sample: what it lacks has no value any more."""
+        """Take a sample: fields that it lacks no longer have a value."""
         now_s = self.clock()
         self.sample, self.loss, self.lost_s = sample, "", None
-        # Most come without being looked at: of 1,600 devices thousands a second.
+        # Most are never displayed: 1,600 devices send thousands per second.
         if sample.load_pct is not None or sample.memory_bytes is not None or self.fast:
             self.read_s = now_s
         reasons = sample.throttle_reasons
@@ -208,18 +208,18 @@ class Readings:
 
     @property
     def fast(self) -> dict[str, float]:
-        """The newest fast values."""
+        """Return the newest fast values."""
         return {} if self.sample is None else _reported(self.sample, FAST_FIELDS)
 
     def add_slow(self, sample: SlowSample) -> None:
-        """Take a slow sample: it lacks what was not due."""
+        """Take a slow sample: it lacks fields that were not due."""
         values, now_s = _reported(sample, SLOW_FIELDS), self.clock()
         self.slow = {**self.slow, **{name: (now_s, value) for name, value in values.items()}}
         self.first = {**values, **self.first}
         self._mark(sample, values)
 
     def lose(self, loss: DeviceLost | None, reason: str) -> None:
-        """Note that the device is lost, from now on if the message is new; its values are dropped."""
+        """Record that the device is lost, from now on if the message is new; drop its values."""
         if loss is not None:
             self.lost_s = self.clock()
         self.loss = reason
@@ -227,7 +227,7 @@ class Readings:
         self.read_s = math.inf
 
     def values(self) -> dict[str, float]:
-        """Return the newest values, without those that were not renewed for too long."""
+        """Return the newest values, except those not updated for too long."""
         oldest_s = self.clock() - _SLOW_STALE_S
         return {**{name: value for name, (t_s, value) in self.slow.items() if t_s > oldest_s}, **self.fast}
 
@@ -236,7 +236,7 @@ class Readings:
         return not self.loss and self.clock() - self.read_s < STALE_S
 
     def state(self, device: Device) -> DeviceState:
-        """Return the state of the device, the worst that is true of it first, with what else is."""
+        """Return the device's worst state, with the others that apply."""
         now_s = self.clock()
         if self.loss:
             since = "" if self.lost_s is None else f" {units.age(now_s - self.lost_s)} ago"
@@ -262,7 +262,7 @@ class Readings:
         return _state(_IDLE, "" if load_pct is None else "Idle")
 
     def _mark(self, sample: Sample | SlowSample, values: Values) -> None:
-        """Note the fields whose newest reading cannot be true."""
+        """Record the fields whose newest reading is implausible."""
         still = {name: reason for name, reason in self.implausible.items() if name not in values}
         self.implausible = still | dict.fromkeys(sample.implausible, IMPLAUSIBLE)
         self.slow = {name: value for name, value in self.slow.items() if name not in self.implausible}

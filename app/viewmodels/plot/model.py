@@ -21,7 +21,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, slots=True)
 class Band:
-    """A named range of time, in seconds on the axis; `strong` shades it in the accent (the measured part)."""
+    """A named range of time, in seconds on the axis; `strong` shades it in the accent colour (the measured part)."""
 
     name: str
     start: float
@@ -39,7 +39,7 @@ class Marker:
 
 @dataclass(frozen=True, slots=True)
 class Strip:
-    """A range of time marked at the foot of a plot in a curve's colour; `line` 0 is the lowest."""
+    """A range of time marked at the bottom of a plot in a curve's colour; `line` 0 is the lowest."""
 
     start: float
     end: float
@@ -49,7 +49,7 @@ class Strip:
 
 
 def limited(span: Span, extent: Span) -> Span:
-    """Return a range moved into `extent`, no longer than that and no shorter than a hundred-thousandth of it."""
+    """Return a range moved into `extent`, no longer than it and no shorter than a hundred-thousandth of it."""
     longest = extent[1] - extent[0]
     length = min(max(span[1] - span[0], longest / 1e5), longest)
     start = min(max((span[0] + span[1] - length) / 2, extent[0]), extent[1] - length)
@@ -60,7 +60,7 @@ _GAP_PERIODS = 3.0
 """A device silent for longer than this many of its own periods has a gap."""
 _PERIOD_WEIGHT = 0.125
 SHORT_HISTORY_LEVELS = 4
-"""Levels of a series that only shows its last minutes: seven of them as samples at 20 Hz, more than an hour coarser."""
+"""Levels of a series for the last minutes: seven as samples at 20 Hz, more than an hour coarser."""
 
 
 Envelope = tuple[Floats, Floats, Floats]
@@ -72,7 +72,7 @@ class CurveSource(Protocol):
 
     @property
     def newest_s(self) -> float:
-        """Time of the newest point; minus infinity without one."""
+        """Return the newest point's time; minus infinity without one."""
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
         """Return the curve between two times, and one row beyond each end.
@@ -81,10 +81,10 @@ class CurveSource(Protocol):
         """
 
     def points(self) -> tuple[Floats, Floats]:
-        """Return all points that are stored singly."""
+        """Return all points that are stored individually."""
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the smallest and largest value at a time, as fine as it is stored; None if there is none."""
+        """Return the smallest and largest value at a time, as fine as stored; None without one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,7 +96,6 @@ class Points:
 
     @property
     def newest_s(self) -> float:
-        """Time of the last point; minus infinity without one."""
         return float(self.x[-1]) if len(self.x) else -math.inf
 
     def window(self, start: float, end: float, _columns: int) -> Envelope:
@@ -109,7 +108,7 @@ class Points:
         return self.x, self.y
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the value at the last point before `x`, twice; None before the first, after the last, in a gap."""
+        """Return the value at the last point before `x`, twice; None before the first, after the last, or in a gap."""
         before = int(np.searchsorted(self.x, x, side="right")) - 1
         if before < 0 or x > self.x[-1] or np.isnan(self.y[before]):
             return None
@@ -126,7 +125,6 @@ class ShiftedCurve:
 
     @property
     def newest_s(self) -> float:
-        """Time of the newest point on that axis."""
         return self.source.newest_s - self.origin_s
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
@@ -139,7 +137,6 @@ class ShiftedCurve:
         return x - self.origin_s, y / self.scale
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the smallest and largest value at a time of that axis."""
         ends = self.source.range_at(x + self.origin_s)
         return None if ends is None else (ends[0] / self.scale, ends[1] / self.scale)
 
@@ -149,15 +146,15 @@ class Curve:
     """One curve of a panel.
 
     Attributes:
-        key: A device, a run, or another name that is one of a kind within the panel.
+        key: A device, a run, or another name unique within the panel.
         label: Its name in the legend.
-        colour: The index of a GPU or a run, whose colour and dash it has.
+        colour: The index of a GPU or a run, for colour and dash.
         source: Its points, in the unit in which they are stored.
         scale: The divisor that turns stored values into the panel's unit.
         format_value: The text of a stored value; None writes the number in the panel's unit.
         value_text: The text beside the label while no crosshair is shown.
         mark: A letter or two that distinguish the curve without its colour; "" for none.
-        spread: The lowest and the highest of several curves of which this is the mean; shaded behind it.
+        spread: The lowest and highest of the curves averaged here; shaded behind it.
     """
 
     key: str
@@ -176,11 +173,11 @@ class Curve:
 
     @property
     def y(self) -> Floats:
-        """Values of the points that are stored singly, in the panel's unit."""
+        """Return the values of the points stored individually, in the panel's unit."""
         return np.asarray(self.source.points()[1] / self.scale, dtype=np.float64)
 
     def shifted(self, origin_s: float) -> ShiftedCurve:
-        """Return what to draw, in the panel's unit, on an axis with its zero at `origin_s`."""
+        """Return the curve to draw, in the panel's unit, on an axis with its zero at `origin_s`."""
         return ShiftedCurve(self.source, origin_s, self.scale)
 
     def shifted_spread(self, origin_s: float) -> tuple[ShiftedCurve, ShiftedCurve] | None:
@@ -190,7 +187,7 @@ class Curve:
         return ShiftedCurve(low, origin_s, self.scale), ShiftedCurve(high, origin_s, self.scale)
 
     def value_at(self, t_s: float) -> str:
-        """Return the text of the value at a time; of older times, known only as a range, both ends."""
+        """Return the text of the value at a time; for older times, stored only as a range, both ends."""
         ends = self.source.range_at(t_s)
         if ends is None:
             return units.ABSENT
@@ -209,9 +206,9 @@ class Panel:
         key: Its name among the panels of a screen.
         title: Its heading.
         unit: The unit of its axis.
-        curves: What is drawn, the first one lowest.
+        curves: Its curves, drawn from back to front.
         y_range: The fixed range of its axis; None follows the data, from 0.
-        throttles: When its GPUs were throttled; marked at the foot in the colour of the GPU's curve.
+        throttles: When its GPUs were throttled; marked at the bottom in the colour of the GPU's curve.
     """
 
     key: str
@@ -223,7 +220,7 @@ class Panel:
 
 
 class TimeRange(NamedTuple):
-    """A named range of time: that many last seconds, or with None a part of the run."""
+    """A named range of time: that many last seconds, or None for a part of the run."""
 
     help: str
     last_s: float | None = None
@@ -241,7 +238,7 @@ TIME_RANGES = {
 }
 LIVE_RANGES, MONITOR_RANGES = tuple(TIME_RANGES)[:4], tuple(TIME_RANGES)[4:]
 RUN_RANGES = ("measured", "all")
-"""Those of a stored run, which are parts of it."""
+"""The ranges of a stored run, which are parts of it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,16 +247,16 @@ class Plots:
 
     Attributes:
         panels: The plots, in their order.
-        window: The range of the axis that is shown.
+        window: The visible range of the axis.
         origin_s: The zero of the axis on the clock of the curves.
         bands: Named ranges, shaded in every plot.
         markers: Events, marked in every plot.
-        measured: The measured part, which a stack offers besides everything, and zooms and pans by itself.
-            Without it the owner of the stack moves the view.
-        fit: Whether a free y follows the data in view, shrinking too.
+        measured: The measured part, offered besides the whole; the stack then zooms and pans by itself. Without it the
+            stack's owner moves the view.
+        fit: Whether an automatic y axis follows the visible data, shrinking as well.
         counts: Whether the axis counts steps or examples instead of seconds.
-        columns: The number of columns in which the plots stand.
-        extent: From where to where there are data.
+        columns: The number of columns of plots.
+        extent: The range with data.
     """
 
     panels: tuple[Panel, ...] = ()
@@ -275,11 +272,11 @@ class Plots:
 
     @property
     def ranges(self) -> dict[str, Span]:
-        """The named ranges of a stored run; none where the owner of the stack moves the view."""
+        """Return the named ranges of a stored run; empty if the stack's owner moves the view."""
         return {} if self.measured is None else {"measured": self.measured, "all": self.extent}
 
     def describe_time(self, time: float, span: Span) -> str:
-        """Return what is known of a time on the axis: when it is, the phase, why a GPU was throttled."""
+        """Return what is known about a time on the axis: the time, the phase, and why a GPU was throttled."""
         parts = [units.instant(time, span[1] - span[0])]
         parts += [band.name for band in self.bands if band.start <= time < band.end]
         t_s = time + self.origin_s
@@ -298,10 +295,10 @@ class LiveSeries(Pyramid):
 
     Args:
         levels: Resolutions to store; fewer forget older points sooner.
-        periodic: Whether points have a sample period, of which three without a point are a gap. It is followed as it
-            changes. The blocks of a run have none.
-        keep: How many rows are stored of each resolution.
-        base_s: The width of a row that would be as fine as the points; the coarser ones are 4, 16 … times as wide.
+        periodic: Whether points have a sample period, tracked as it changes, of which three without a point are a gap.
+            A run's blocks have none.
+        keep: Rows stored at each resolution.
+        base_s: The width of a row as fine as the points; coarser ones are 4, 16 … times as wide.
     """
 
     def __init__(
@@ -315,16 +312,15 @@ class LiveSeries(Pyramid):
 
     @property
     def newest_s(self) -> float:
-        """Time of the newest point; minus infinity without one."""
         return self._newest[0] if self._newest else -math.inf
 
     @property
     def last(self) -> float | None:
-        """The newest value; None if there is none or it is a gap."""
+        """Return the newest value; None without one or in a gap."""
         return None if self._newest is None or math.isnan(self._newest[1]) else self._newest[1]
 
     def append(self, x: float, y: float | None) -> bool:
-        """Add one point, None for a gap; drop one that comes late, and return False."""
+        """Add one point, None for a gap; drop a late one, and return False."""
         since = x - self.newest_s
         if since <= 0:
             return False
@@ -342,17 +338,16 @@ class LiveSeries(Pyramid):
         self._newest = float(self.x[-1]), float(self.y[-1])
 
     def points(self) -> tuple[Floats, Floats]:
-        """Return the newest points, those stored singly."""
+        """Return the newest points, those stored individually."""
         return self.x, self.y
 
     def range_at(self, x: float) -> tuple[float, float] | None:
-        """Return the smallest and largest value at a time, as fine as it is still stored; None if there is none."""
         if self._periodic:
             return self.nearest(x, _GAP_PERIODS * self._period_s)
         return self.nearest(x, math.inf) if self._first_s <= x <= self.newest_s else None
 
     def _update_period(self, since: float) -> None:
-        """Update the running mean of the times between points; a gap counts as three periods at most."""
+        """Update the running mean of the times between points; a gap counts as at most three periods."""
         if math.isinf(since):
             return
         if math.isnan(self._period_s):
@@ -361,21 +356,21 @@ class LiveSeries(Pyramid):
 
 
 ValueMode = Literal["zero", "data", "log"]
-"""What an automatic value axis shows: from zero to the highest value, the values in view, or these as logarithms."""
+"""What an automatic value axis shows: from zero to the highest value, the visible values, or their logarithms."""
 
 _FINER = 16
-"""How many times as fine as for drawing a curve is read to be smoothed."""
+"""How many times as fine as for drawing a curve is read for smoothing."""
 _SMOOTHING_SHARES = (0.01, 0.03, 0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """What the user has chosen for one plot.
+    """The user's choices for one plot.
 
     Attributes:
-        mode: What the value axis shows while nobody sets it by hand.
-        values: Its range as set by hand, in the unit of the plot; None is automatic.
-        smoothing: The window of the running mean, in seconds or what else the axis counts; 0 is none.
+        mode: What an automatic value axis shows.
+        values: Its manual range, in the plot's unit; None means automatic.
+        smoothing: The window of the running mean, in the unit of the axis; 0 for none.
     """
 
     mode: ValueMode = "zero"
@@ -383,15 +378,15 @@ class Look:
     smoothing: float = 0.0
 
     def drawn(self, source: CurveSource) -> CurveSource:
-        """Return the curve as it is drawn on this axis, not smoothed."""
+        """Return the curve to draw on this axis, not smoothed."""
         return Logarithm(source) if self.mode == "log" else source
 
     def smoothed(self, source: CurveSource) -> CurveSource | None:
-        """Return the smoothed curve as it is drawn; None if nothing is smoothed."""
+        """Return the smoothed curve to draw; None without smoothing."""
         return self.drawn(RunningMean(source, self.smoothing)) if self.smoothing else None
 
     def describe(self, *, counts: bool) -> str:
-        """Return what the plot must say of itself beside its unit: `logarithmic · running mean of 2 s`."""
+        """Return what the plot adds to its unit: `logarithmic · running mean of 2 s`."""
         parts = ["logarithmic"] if self.mode == "log" else []
         parts += [f"running mean of {format_window(self.smoothing, counts=counts)}"] if self.smoothing else []
         return " · ".join(parts)
@@ -409,7 +404,7 @@ def format_window(window: float, *, counts: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class DerivedCurve:
-    """What is computed of a curve where it is drawn; at a time it gives what was measured."""
+    """A curve computed for drawing; a lookup at a time returns what was measured."""
 
     source: CurveSource
 
@@ -424,15 +419,15 @@ class DerivedCurve:
 
 @dataclass(frozen=True, slots=True)
 class RunningMean(DerivedCurve):
-    """The mean of all points within half a window on both sides of each; gaps stay. At the ends the window is shorter.
+    """The mean of all points within half a window of each; gaps stay. At the ends the window is shorter.
 
-    Of older parts of a long curve, of which only ranges are kept, it takes the middles.
+    Older parts of a long curve, stored as ranges, count with their midpoints.
     """
 
     width: float
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
-        """Return the means between two times, of points beyond these too."""
+        """Return the means between two times, including points beyond these."""
         half = self.width / 2
         x, low, high = self.source.window(start - half, end + half, _FINER * columns)
         mean = running_mean(x, low if low is high else (low + high) / 2, self.width)
@@ -445,7 +440,7 @@ class RunningMean(DerivedCurve):
 
 @dataclass(frozen=True, slots=True)
 class Logarithm(DerivedCurve):
-    """The decimal logarithm of a curve; what is not above 0 is a gap."""
+    """The decimal logarithm of a curve; values not above 0 are gaps."""
 
     def window(self, start: float, end: float, columns: int) -> Envelope:
         x, low, high = self.source.window(start, end, columns)
@@ -463,14 +458,14 @@ def _log10(values: Floats) -> Floats:
 
 _TIME_TICKS = 8
 _BUCKETS = 300
-"""Points that a curve is reduced to."""
+"""Points to which a curve is reduced."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DrawnCurve:
     """One curve in its panel's unit, NaN for gaps; `dash` is pixels drawn and skipped in turn, empty if solid.
 
-    `mark` stands along it, and distinguishes it without its colour.
+    `mark` is repeated along it, and distinguishes it without colour.
     """
 
     label: str
@@ -501,7 +496,7 @@ def stored_plot(
 ) -> CurvePlot | None:
     """Return a panel of stored runs over a range of time; None if no curve has a value there.
 
-    `names` has a label by the key of each curve, `dashes` a pattern for each in turn.
+    `names` has labels by the curves' keys, `dashes` a pattern for each in turn.
     """
     curves = [
         clip_curve(DrawnCurve(label=names[curve.key], colour=curve.colour, x=curve.x, y=curve.y, dash=dash), *span)
@@ -528,7 +523,7 @@ def time_axis(start: float, end: float) -> Axis:
 
 
 def clip_curve(curve: DrawnCurve, start: float, end: float) -> DrawnCurve:
-    """Return the part of a curve between two x values, with no more points than a chart can show."""
+    """Return the part of a curve between two x values, with at most as many points as a chart can show."""
     inside = (curve.x >= start) & (curve.x <= end)
     x, y = decimate(curve.x[inside], curve.y[inside], _BUCKETS)
     return replace(curve, x=x, y=y)

@@ -20,7 +20,7 @@ from app.viewmodels.format.telemetry_fields import ThrottleInterval, ThrottleTra
 from app.viewmodels.plot.model import SHORT_HISTORY_LEVELS, Curve, CurveSource, LiveSeries, Panel, Points, Span
 
 ReadCurve = Callable[[Device, Field], CurveSource | None]
-"""Gives a device's curve of a field, in the stored unit; None leaves it out."""
+"""Returns a device's curve of a field, in the stored unit; None leaves it out."""
 
 PERCENT_RANGE: Span = (0.0, 100.0)
 _THROUGHPUT_COLOUR, _LOSS_COLOUR, _ACCURACY_COLOUR = 2, 3, 4
@@ -41,8 +41,8 @@ def device_panels(
 ) -> tuple[Panel, ...]:
     """Return a panel per plotted field, with a curve per device; those without any curve are left out.
 
-    `speed` says which fields: those of every tick, or those read rarely; `names` has others than a run's. The worker's
-    load is a share of `cpu_count` processors, 0 if that is not known.
+    `speed` selects the fields of every tick, or those read rarely; `names` replaces a run's fields. The worker's load
+    is a share of `cpu_count` processors, 0 if unknown.
     """
     if not devices:
         return ()
@@ -68,9 +68,9 @@ def per_gpu_panels(gpus: Sequence[Device], read: ReadCurve) -> tuple[Panel, ...]
 
 
 def with_limits(panel: Panel, limits_mw: Mapping[str, float | None], throttles: Sequence[ThrottleInterval]) -> Panel:
-    """Return a power panel with the highest power limit of its curves as its range, and when its GPUs were throttled.
+    """Return a power panel with its curves' highest power limit as range, and the throttled times of its GPUs.
 
-    `limits_mw` are by the keys of the curves. Any other panel stays as it is.
+    `limits_mw` are by the curves' keys. Other panels do not change.
     """
     if panel.key.split()[0] != "power_mw":
         return panel
@@ -136,7 +136,7 @@ def make_curve(
 def _device_panel(
     main_field: Field, fields: Sequence[Field], devices: Sequence[Device], read: ReadCurve, cpu_count: int
 ) -> Panel:
-    """Return the panel of one field, which may hold others: the worker's next to the host's."""
+    """Return the panel of one field, which may contain others: the worker's with the host's."""
     curve_sources = [
         (field, device, source) for field in fields for device in devices if (source := read(device, field)) is not None
     ]
@@ -158,7 +158,7 @@ def _device_panel(
 
 
 def _display_scale(field: Field, devices: Sequence[Device], sources: Sequence[CurveSource]) -> tuple[float, str]:
-    """Return the divisor of stored values and the unit; bytes are in the unit of the device's memory or of the data."""
+    """Return the divisor of stored values and the unit; bytes use the unit of the device's memory or of the data."""
     if not field.unit.startswith("bytes"):
         return field.scale, field.display_unit
     total = max((device.memory_total_bytes or 0 for device in devices), default=0) if field.unit == "bytes" else 0
@@ -200,7 +200,7 @@ WORKER_COLOUR = 1
 _SHORT_HISTORY_S = 3600.0
 
 MONITOR_FIELDS = ("load_pct", "power_mw", "memory_bytes", "temperature_c")
-"""The fields of Monitor's table, which it plots for every device."""
+"""The fields of Monitor's table, plotted for every device."""
 
 
 def _buffered_fields(kind: DeviceKind) -> tuple[str, ...]:
@@ -212,7 +212,7 @@ _GPU_FIELDS, _HOST_FIELDS = _buffered_fields("gpu"), _buffered_fields("host")
 
 
 class TelemetryBuffer:
-    """The plotted fast fields of each device as curves, and when it was throttled; times in seconds of the one clock.
+    """The plotted fast fields of each device as curves, with its throttled times, in seconds on one clock.
 
     Args:
         short_history: Store some minutes instead of hours.
@@ -229,11 +229,11 @@ class TelemetryBuffer:
 
     @property
     def elapsed_s(self) -> float:
-        """The length of what is stored, of a short history no more than it surely holds."""
+        """Return the length of what is stored; for a short history, at most what it certainly holds."""
         return min((self.now_s or 0.0) - self._first_s, self._longest_s) if self.now_s is not None else 0.0
 
     def add(self, sample: Sample) -> None:
-        """Append a sample; one that was just appended, by another model that shares this buffer, is ignored."""
+        """Append a sample; one just appended by another model that shares this buffer is ignored."""
         if self.latest.get(sample.device) is sample:
             return
         t_s = sample.t_ns / 1e9
@@ -256,7 +256,6 @@ class TelemetryBuffer:
 
 
 def device_label(device: Device) -> str:
-    """Return a device in one word: `GPU 0`, or `Host`."""
     return "Host" if device.device == HOST else f"GPU {device.index}"
 
 
@@ -265,12 +264,11 @@ def device_colour(device: Device) -> int:
 
 
 def absence_reason(device: Device, field: str) -> str | None:
-    """Return the reason why a device does not report a field, or None if it does."""
     return device.absent.get(field) if device.lost is None else "lost"
 
 
 class MachineState(NamedTuple):
-    """The machine in a few words, the tone in which it is shown (good, warning or bad), and an explanation."""
+    """The machine in a few words, their tone (good, warning or bad), and an explanation."""
 
     text: str
     tone: str
@@ -281,7 +279,7 @@ def machine_state(inventory: Inventory) -> MachineState:
     """Return the machine as `2× H200 · driver 580`, `CPU only · no NVIDIA driver` or `1 of 2 GPUs lost`."""
     lost = [device for device in inventory.devices if device.lost is not None]
     if any(device.device == HOST for device in lost):
-        # The host cannot be lost: its sampler was given up.
+        # The host itself cannot be lost, so its sampler was given up.
         return MachineState("No telemetry", "bad", lost[-1].lost or "")
     gpus, driver = inventory.machine.gpus, inventory.driver
     if lost:
@@ -298,17 +296,17 @@ def machine_state(inventory: Inventory) -> MachineState:
 
 
 def describe_lost(inventory: Inventory) -> str:
-    """Return which devices are lost and why; "" if none is."""
+    """Return which devices are lost and why; "" without any."""
     lost = (f"{device_label(device)} is lost: {device.lost}" for device in inventory.devices if device.lost is not None)
     return " ".join(map(sentence, lost))
 
 
 _BUCKETS = 1500
-"""Buckets that a curve is reduced to, about one for each pixel of a wide plot."""
+"""Buckets to which a curve is reduced, about one for each pixel of a wide plot."""
 
 
 def gpu_samples(run: StoredRun) -> list[SampleColumns]:
-    """Return the GPUs the run used, in their order; none for a run on the CPU, whatever else the machine has."""
+    """Return the GPUs that the run used, in order; none for a run on the CPU."""
     if run.row.spec.variant.get("gpus") == 0:
         return []
     return sorted(gpu_columns(run), key=lambda gpu: gpu.device.index)
@@ -319,7 +317,7 @@ def host_samples(run: StoredRun) -> list[SampleColumns]:
 
 
 def telemetry_series(columns: SampleColumns, field: Field) -> TimeSeries:
-    """Return the values that one device reported of a field, in the stored unit, with NaN for gaps."""
+    """Return the values of one device's field, in the stored unit, with NaN for gaps."""
     if field.speed == "fast":
         return with_gaps(TimeSeries(columns.t_ns, columns.fields[field.name]))
     values = columns.slow.get(field.name, np.full(columns.slow_t_ns.size, np.nan))
@@ -329,7 +327,7 @@ def telemetry_series(columns: SampleColumns, field: Field) -> TimeSeries:
 
 
 def throughput_series(run: StoredRun) -> TimeSeries:
-    """Return examples per second of each block at its end, once compiling is over."""
+    """Return each block's examples per second at its end, after compiling."""
     began = next((phase.start_ns for phase in run.phases if phase.name in ("warmup", "measure")), None)
     if began is None:
         return TimeSeries(run.blocks.end_ns[:0], run.blocks.throughput[:0])
@@ -349,7 +347,7 @@ def accuracy_series(run: StoredRun) -> TimeSeries:
 
 
 def run_panels(run: StoredRun, example: str) -> tuple[Panel, ...]:
-    """Return the panels of one run as they were during it; zero is the run's start."""
+    """Return the panels of one run; zero is the run's start."""
     columns = {samples.device.device: samples for samples in gpu_samples(run) or host_samples(run)}
     devices = [samples.device for samples in columns.values()]
 
@@ -374,7 +372,7 @@ Spark = tuple[float, ...]
 
 
 class Sparks(NamedTuple):
-    """Throughput and power of a run's measured part, each from 0 to its highest."""
+    """Throughput and power of a run's measured part, each from 0 to its highest value."""
 
     throughput: Spark = ()
     power: Spark = ()
@@ -382,12 +380,12 @@ class Sparks(NamedTuple):
 
 NO_SPARKS = Sparks()
 SPARK_FIELDS = ("power_mw",)
-"""The telemetry fields that they are made of."""
+"""The telemetry fields for sparklines."""
 _SPARK_POINTS = 24
 
 
 def run_sparks(run: StoredRun) -> Sparks:
-    """Return the throughput and the power of a run's measured part, of its first GPU."""
+    """Return throughput and first-GPU power of a run's measured part."""
     gpus = gpu_samples(run)
     return Sparks(
         throughput=_spark(throughput_series(run), run),
@@ -396,7 +394,7 @@ def run_sparks(run: StoredRun) -> Sparks:
 
 
 def _spark(series: TimeSeries, run: StoredRun) -> Spark:
-    """Return the means of that many parts of a series from the start of the measured part, from 0 to the highest."""
+    """Return the means of equal parts of a series from the start of the measured part, from 0 to the highest."""
     measured = run.blocks.measured
     if run.measure_start_ns is None or not measured.any():
         return ()

@@ -1,4 +1,4 @@
-"""What the form shows, as values: fields, their options, what cannot run, and the cures for that."""
+"""The form as values: fields, their options, what cannot run, and cures."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -21,10 +21,10 @@ from workloads.catalog import MAX_VARIANTS, Parameter
 from workloads.protocol import RunSpec, Value
 
 EXPERIMENT = "experiment."
-"""Before the name of a field that says how far an experiment goes; a parameter's own name has no dot."""
+"""The prefix of fields for the extent of an experiment; parameters' names have no dot."""
 BASELINE = f"{EXPERIMENT}baseline"
 MOST_CURES = 3
-"""Cures that are offered: buttons in one line."""
+"""The most cures to offer: buttons in one line."""
 _SHARED = frozenset.intersection(*(frozenset(p.name for p in w.parameters) for w in catalog.WORKLOADS if not w.hidden))
 
 
@@ -43,21 +43,21 @@ class Field:
     """One parameter as the form shows it.
 
     Attributes:
-        name: Its name, after `EXPERIMENT` where it says how far an experiment goes.
+        name: Its name, after `EXPERIMENT` if it is about the extent of an experiment.
         label: Its label.
         help: One sentence on it.
         chosen: Its values.
-        text: The values as they are typed.
-        unit: Of typed values.
-        unset: What no text stands for.
+        text: The values as typed.
+        unit: The unit of typed values.
+        unset: The meaning of an empty text.
         maximum: The largest number.
         options: Values to choose from; empty if they are typed.
         takes_several: Whether it may have several values.
         enabled: Whether it can be changed.
-        essential: Shown always; the others where they are found, or are not at their default.
-        default: Its default as text, where its value is another one; else "".
+        essential: Always visible; others if found by a search, or changed.
+        default: Its default as text, if its value differs; else "".
         note: The line under it.
-        problem: Whether that says what is wrong with its value.
+        problem: Whether the note says what is wrong with its value.
     """
 
     name: str
@@ -81,14 +81,14 @@ class Field:
         return self.chosen[0].value
 
     def matches(self, text: str) -> bool:
-        """Return whether every word of a search is somewhere in its texts."""
+        """Return whether its texts contain every word of a search."""
         texts = (self.label, self.name, self.help, self.unset, *(option.label for option in self.options))
         return all(word in " ".join(texts).lower() for word in text.lower().split())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cure:
-    """A change of one parameter's values after which what is refused can run here, or is left out."""
+    """A change of one parameter that makes refused variants run here, or leaves them out."""
 
     label: str
     name: str
@@ -100,20 +100,20 @@ class FormState:
     """The whole form as values.
 
     Attributes:
-        workload: The one chosen.
-        workloads: Names and titles of all.
-        help: What the one chosen is.
-        fields: Its parameters, then those of the experiment where there are several variants.
-        problem: Why nothing can begin, "" if it can.
-        cures: What would let everything run, at most `MOST_CURES`.
-        combinations: Combinations of the values.
+        workload: The chosen workload.
+        workloads: Names and titles of all workloads.
+        help: The chosen workload's description.
+        fields: Its parameters, then with several variants those of the experiment.
+        problem: Why nothing can start, "" if it can.
+        cures: At most `MOST_CURES` ways to let everything run.
+        combinations: The number of combinations.
         variants: How many of them can run here.
         refused: The others, by reason.
-        runs: Runs to make in all, at most.
-        is_machine_known: Whether the machine is known that this is checked against.
-        custom_file_text: How it stands with a file of the user's.
-        custom_file_invalid: Whether that is no good.
-        machine_text: What is waited for until the machine is known, and then why it has no GPU, "" if it has one.
+        runs: The most runs to make in all.
+        is_machine_known: Whether the machine to check against is known.
+        custom_file_text: The state of a user's file.
+        custom_file_invalid: Whether that state is a problem.
+        machine_text: What the form waits for until the machine is known, then why it has no GPU, "" if it has one.
     """
 
     workload: str
@@ -141,7 +141,7 @@ class FormState:
 
 
 class Fields:
-    """Makes the fields of a selection; `texts` are those that were typed, a range or what is not a value, by field."""
+    """Creates the fields of a selection; `texts` are typed texts, such as ranges or invalid values, by field."""
 
     def __init__(self, selection: Selection, texts: Mapping[str, str]) -> None:
         self._selection = selection
@@ -154,7 +154,7 @@ class Fields:
             yield self._parameter_field(parameter, values)
 
     def of_experiment(self, *, has_stored: bool) -> Iterator[Field]:
-        """Yield the fields that say how far the experiment goes; `has_stored` is whether stored runs could count."""
+        """Yield the fields for the extent of the experiment; `has_stored` is whether stored runs could count."""
         selection, listed = self._selection, self._selection.ordered_variants
         if len(listed) > 1:
             options = tuple(Option(value=n, label=name) for n, name in enumerate(variant_names(listed)))
@@ -179,7 +179,7 @@ class Fields:
             )
 
     def problem(self) -> str:
-        """Return why nothing can begin; "" if it can."""
+        """Return why nothing can start; "" if it can."""
         selection = self._selection
         for name, text in self._texts.items():
             if describe_invalid(parameter := find_parameter(selection, name), text):
@@ -253,7 +253,7 @@ class Fields:
         return f"{text}." if text else ""
 
     def _options(self, parameter: Parameter) -> tuple[Option, ...]:
-        """Return the values to choose from, each with what speaks against it beside the first values of all others."""
+        """Return the values to choose from, each with what refuses it together with the first values of all others."""
         selection, options = self._selection, _options(parameter)
         if parameter.name == "gpus":
             count = max(1, len(selection.device.gpus), *map(int, selection.chosen.get("gpus", ())))
@@ -269,7 +269,7 @@ class Fields:
         return without_advice(reason) if reason else None
 
     def _chosen_refusal(self, name: str, value: Value) -> str | None:
-        """Return why no combination with a chosen value can run here; None if one can, or it is no fault of it."""
+        """Return why no combination with a chosen value can run here; None if one can, or another value is to blame."""
         selection = self._selection
         if any(spec.variant[name] == value for spec in selection.runnable):
             return None
@@ -278,7 +278,7 @@ class Fields:
         if culprit is None or (
             name not in selection.chosen and any(other in selection.chosen for other in culprit.parameters)
         ):
-            return None  # what the user chose is at fault, not what is as usual
+            return None  # the user's choices are to blame, not the defaults
         return culprit.reason
 
     def _cures(self) -> Iterator[Cure]:
@@ -313,7 +313,7 @@ class Fields:
 
 
 def find_parameter(selection: Selection, name: str) -> Parameter:
-    """Return the parameter of a field; raises `UsageError` for one that the workload does not have."""
+    """Return the parameter of a field; raises `UsageError` if the workload lacks it."""
     if name.startswith(EXPERIMENT):
         return selection.extent_parameter(name.removeprefix(EXPERIMENT))
     return selection.workload.parameter(name)

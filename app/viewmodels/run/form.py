@@ -1,4 +1,4 @@
-"""The form: one value or several for each parameter of a workload, and how far an experiment of them goes."""
+"""The form: one or several values for each parameter of a workload, and the extent of their experiment."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,14 +17,14 @@ from workloads.protocol import RunSpec, Value
 
 
 class CustomFiles:
-    """Messages about custom workload files: of the last one loaded, else of the one with the chosen workload."""
+    """Messages about custom workload files: the last one loaded, else the chosen workload's."""
 
     def __init__(self) -> None:
         self._messages: dict[Path, tuple[str, bool]] = {}
         self._last: Path | None = None
 
     def set_message(self, path: Path, message: str, *, invalid: bool) -> None:
-        """Set the message of a file that is being read, or is `invalid`; meanwhile its workloads cannot run."""
+        """Set the message of a file that is being read, or is `invalid`; until then its workloads cannot run."""
         self._messages[path] = message, invalid
         self._last = path
 
@@ -32,7 +32,7 @@ class CustomFiles:
         self._messages.pop(path, None)
 
     def clear_last(self) -> None:
-        """Show only what concerns the chosen workload, and a file that is being read."""
+        """Show only messages on the chosen workload, or on a file that is being read."""
         if self._last is not None and self._messages.get(self._last, ("", True))[1]:
             self._last = None
 
@@ -53,7 +53,7 @@ class CustomFiles:
 
 @dataclass(frozen=True, slots=True)
 class FormChoices:
-    """What the user chose: the workload, the values of each, alone or as several, and how far an experiment goes."""
+    """The user's choices: the workload, single and multiple values, and the extent of an experiment."""
 
     workload: str = ""
     edited: Mapping[str, Mapping[str, Value | Values]] = field(default_factory=dict)
@@ -62,35 +62,35 @@ class FormChoices:
 
 
 class VariantForm:
-    """The choices a user made, workload by workload; all else follows the catalog's defaults for this machine.
+    """The user's choices for each workload; everything else has the catalog's defaults for this machine.
 
-    The choices are one frozen record, which a change replaces: what undoes a change puts an earlier one back.
+    The choices are one frozen record that a change replaces, so that undo restores an earlier one.
     """
 
     def __init__(self, workload: str = "cnn10", *, hidden: bool = False) -> None:
         self._choices = FormChoices(workload)
         self._texts: dict[tuple[str, str], str] = {}
-        """What was typed, by workload and field: a range, or what is not a value."""
+        """Typed texts, by workload and field: a range, or an invalid value."""
         self._machine: Machine | None = None
         self._no_gpu_reason: str | None = None
         self._workloads = {w.name: w for w in catalog.WORKLOADS if hidden or not w.hidden}
         self.files = CustomFiles()
         self.host = ""
-        """The host that runs take place on; "" is this machine."""
+        """The host of runs; "" is this machine."""
         self._awaited = ""
         self._selection: Selection | None = None
         self._selected: FormChoices | None = None
 
     @property
     def choices(self) -> FormChoices:
-        """What the user chose so far, but not which stored runs count: that is meant once."""
+        """Return the user's choices, except which stored runs count, which applies only once."""
         extent = {name: value for name, value in self._choices.extent.items() if name != "stored"}
         return replace(self._choices, extent=extent)
 
     def restore(self, choices: FormChoices) -> None:
-        """Take over what was chosen earlier, maybe in another window, so far as it is known here.
+        """Restore earlier choices, possibly from another window, as far as they are known here.
 
-        A workload of the user's own is chosen when its file has been read, unless something else was chosen by then.
+        A custom workload is chosen when its file has been read, unless another was chosen meanwhile.
         """
         is_known = choices.workload in self._workloads
         self._awaited = "" if is_known else choices.workload
@@ -100,12 +100,12 @@ class VariantForm:
             self._drop_unfitting_values(workload)
 
     def set_host(self, host: str) -> None:
-        """Run on another host from now on; its machine is not known yet."""
+        """Run on another host from now on; its machine is not yet known."""
         self.host, self._machine, self._no_gpu_reason = host, None, None
 
     @property
     def machine(self) -> Machine:
-        """The machine variants are checked against; an empty one until the inventory came."""
+        """Return the machine to check variants against; empty until the inventory arrives."""
         return self._machine or Machine()
 
     def set_machine(self, machine: Machine, no_gpu_reason: str | None = None) -> None:
@@ -117,7 +117,7 @@ class VariantForm:
         return self._find_workload(self._choices.workload)
 
     def choose(self, workload: str) -> None:
-        """Turn to another workload; the values of the others are stored. Raises `UsageError`."""
+        """Switch to another workload; the others' values are kept. Raises `UsageError`."""
         self._choices = replace(self._choices, workload=self._find_workload(workload).name, baseline={})
         self._awaited = ""
         self.files.clear_last()
@@ -128,9 +128,9 @@ class VariantForm:
         return tuple(map(Path, dict.fromkeys(file.path for file in files if file)))
 
     def offer_custom_workloads(self, path: Path, workloads: Sequence[Workload]) -> None:
-        """Offer the workloads of a file instead of those it had; what was edited of them is kept where it still fits.
+        """Offer the workloads of a file instead of its former ones; edits are kept if they still fit.
 
-        Where the one chosen is gone from it, the first of the file is chosen.
+        If the chosen one has disappeared, the file's first is chosen.
         """
         self.files.clear_message(path)
         former_names = {
@@ -149,7 +149,7 @@ class VariantForm:
             self._awaited = ""
 
     def edit(self, name: str, *values: Value) -> None:
-        """Give a field a value, or a parameter several; none is its default.
+        """Set a field's value, or several for a parameter; none means its default.
 
         Raises:
             UsageError: It does not exist, or a value is out of range.
@@ -170,7 +170,7 @@ class VariantForm:
         self._awaited = ""
 
     def type(self, name: str, text: str) -> None:
-        """Take the values that are typed into a field; text that is none stays, with what is wrong about it."""
+        """Take the values typed into a field; an invalid text stays, with what is wrong about it."""
         parameter = find_parameter(self.selection, name)
         is_wrong = bool(text.strip()) and bool(describe_invalid(parameter, text))
         if not is_wrong:
@@ -179,7 +179,7 @@ class VariantForm:
             self._texts[self._text_key(name)] = text
 
     def fill(self, spec: RunSpec) -> None:
-        """Take over a whole variant; raises `UsageError` for a workload or a value that this version does not have."""
+        """Take over a whole variant; raises `UsageError` for a workload or value that this version lacks."""
         workload = self._find_workload(spec.workload)
         names = {parameter.name for parameter in workload.parameters}
         values = {name: value for name, value in spec.variant.items() if name in names}
@@ -189,14 +189,14 @@ class VariantForm:
         self._set_values({name: (value,) for name, value in values.items()})
 
     def reset(self) -> None:
-        """Forget every value of this workload, and how far an experiment goes."""
+        """Reset every value of this workload, and the extent of an experiment."""
         self._texts = {}
         self._set_values({})
         self._choices = replace(self._choices, extent={})
 
     @property
     def selection(self) -> Selection:
-        """What is chosen of the workload, the same object until that changes: its combinations are computed once."""
+        """Return the choices for the workload; the same object until they change, as its combinations are expensive."""
         selection, host, chosen = self._selection, self.host, self._choices
         workload = self.workload
         if (
@@ -217,7 +217,7 @@ class VariantForm:
         return selection
 
     def state(self, *, has_stored: bool = False) -> FormState:
-        """Return everything the form shows; `has_stored` is whether stored runs could count for the experiment."""
+        """Return everything that the form shows; `has_stored` is whether stored runs could count for the experiment."""
         selection = self.selection
         workload_names = ("", selection.workload.name)
         fields = Fields(selection, {name: text for (key, name), text in self._texts.items() if key in workload_names})
@@ -242,7 +242,7 @@ class VariantForm:
         )
 
     def _find_workload(self, name: str) -> Workload:
-        """Return the workload of that name among those offered, or the program's; raise `UsageError`."""
+        """Return the workload of that name among those offered, or the program's; raises `UsageError`."""
         if catalog.is_script(name):
             raise UsageError(
                 f"{name} is your own command: the terminal runs it, as `{PROGRAM} run -- python train.py`."
@@ -254,7 +254,7 @@ class VariantForm:
         return self._workloads.get(name) or catalog.workload(name)
 
     def _drop_unfitting_values(self, workload: Workload) -> None:
-        """Forget what was chosen of a workload where it does not take that any more, and how it was typed."""
+        """Forget choices and texts that a workload no longer accepts."""
         self._texts = {key: text for key, text in self._texts.items() if key[0] != workload.name}
         try:
             for name, values in self._choices.edited.get(workload.name, {}).items():
@@ -291,7 +291,7 @@ _CPU_DOUBLINGS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitQuestion:
-    """Limits of a search: `text` asks for a batch size from `least` to `most`; `usual` is offered."""
+    """Limits of a search: `text` asks for a batch size from `least` to `most`; `usual` is the suggestion."""
 
     text: str
     minimum: int
@@ -300,7 +300,7 @@ class LimitQuestion:
 
 
 def limit_question(state: FormState) -> LimitQuestion:
-    """Return the question for the form's variant. On the CPU the offered limit is near the chosen batch size."""
+    """Return the question for the form's variant. On the CPU the suggested limit is near the chosen batch size."""
     fields = {field.name: field for field in state.fields}
     first, limit = int(fields["batch_size"].value), int(fields["batch_size"].maximum)
     on_cpu = fields["gpus"].value == 0
@@ -315,7 +315,7 @@ def limit_question(state: FormState) -> LimitQuestion:
 
 
 def describe_largest_batch(search: LargestBatch) -> str:
-    """Return the answer, or what is known where the search ended before it."""
+    """Return the answer, or the result so far if the search ended early."""
     count = len(search.tries)
     tries = f"{count} {'try' if count == 1 else 'tries'}"
     match search.ending:

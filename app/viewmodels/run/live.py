@@ -1,4 +1,4 @@
-"""The Run screen: the state of the run that is shown, and tabs for concurrent runs."""
+"""The Run screen: the state of the displayed run, and tabs for concurrent runs."""
 
 import math
 from collections.abc import Sequence
@@ -27,18 +27,18 @@ from app.viewmodels.run.timeline import RunTimeline, outcome_title, timeline_pan
 from workloads.protocol import RunSpec
 
 _ROOM_TO_GROW = 1.1
-"""How much longer the axis becomes when growing data reach its end: they fill nine tenths of it or more."""
+"""How much longer the axis becomes when data reach its end: they fill at least nine tenths of it."""
 _SHORTEST_S = 0.5
 _LEAST_MEASURED_S = 1.0
-"""A part that has just begun to be measured has no curves yet."""
+"""A part that has only begun to be measured has no curves yet."""
 _SHORTEST_RECENT_S = 10.0
-"""Without a run: a machine that was just begun to be watched is not looked at in tenths of a second."""
+"""The shortest view without a run, when telemetry has only just started."""
 _LONGEST_S = 31 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True)
 class TimeAxis:
-    """The time axis: its zero on the monotonic clock, and the range shown around it. All in seconds."""
+    """The time axis: its zero on the monotonic clock, and the visible range around it, in seconds."""
 
     origin_s: float
     start: float
@@ -46,7 +46,7 @@ class TimeAxis:
 
 
 class TimeView:
-    """The user's choice. A window that follows counts its times back from now, so its ticks stand still."""
+    """The user's view. A window that follows counts its times back from now, so its ticks stand still."""
 
     def __init__(self, window: str = "measured") -> None:
         self.window = window
@@ -54,7 +54,7 @@ class TimeView:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the view stands still while data arrive."""
+        """Return whether the view stands still while data arrive."""
         return self._paused is not None
 
     def follow(self, window: str | None = None) -> None:
@@ -62,11 +62,11 @@ class TimeView:
         self.window = window or self.window
 
     def toggle_pause(self, axis: TimeAxis) -> None:
-        """Hold the view where it is, or follow again."""
+        """Freeze the view, or follow again."""
         self._paused = None if self.is_paused else axis
 
     def hold(self, axis: TimeAxis, start: float, end: float) -> None:
-        """Hold this range of an axis; one that is too short or too long is no range to look at."""
+        """Show this range of an axis, unless it is too short or too long."""
         if end - start < _SHORTEST_S or end - start > _LONGEST_S:
             middle, half = (start + end) / 2, min(max(end - start, _SHORTEST_S), _LONGEST_S) / 2
             start, end = middle - half, middle + half
@@ -78,9 +78,9 @@ class TimeView:
         return self._paused or TimeAxis(now_s, -length_s, 0.0)
 
     def run_axis(self, start_s: float, now_s: float, measured: tuple[float, float] | None, *, ended: bool) -> TimeAxis:
-        """Return the view of a run: its last seconds, the `measured` part, or all of it across the whole width.
+        """Return the view of a run: its last seconds, the `measured` part, or all of it.
 
-        Before it has ended the axis has some room to grow. Before it has measured for a while all of it is shown.
+        The axis of a running run has some room to grow. Before it has measured for a while, all of it is visible.
         """
         if self._paused is not None:
             return self._paused
@@ -96,15 +96,15 @@ class TimeView:
 
 
 def _with_room(elapsed_s: float) -> float:
-    """Return the next power of `_ROOM_TO_GROW`, so that an axis which grows with its data stands still in between."""
+    """Return the next power of `_ROOM_TO_GROW`, so that a growing axis stands still in between."""
     return max(_SHORTEST_S, _ROOM_TO_GROW ** math.ceil(math.log(max(elapsed_s, _SHORTEST_S), _ROOM_TO_GROW)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunTab:
-    """One run: where it runs, its number and what differs from the others, before them how it ended if it has.
+    """One run: its device, number and differences from the others, preceded by its outcome.
 
-    A run that was refused has no GPU. `colour` is that of its first GPU, or of the host.
+    A refused run has no GPU. `colour` is that of its first GPU, or of the host.
     """
 
     run: int
@@ -114,7 +114,7 @@ class RunTab:
 
 
 def run_tabs(timelines: Sequence[RunTimeline]) -> tuple[RunTab, ...]:
-    """Return a tab for each run that has begun; none if there is nothing to choose."""
+    """Return a tab for each run that has started; none if there is nothing to choose."""
     started_runs = [(course, course.started) for course in timelines if isinstance(course.started, RunStarted)]
     if len(started_runs) < 2:
         return ()
@@ -137,9 +137,9 @@ def _tab(timeline: RunTimeline, started: RunStarted, name: str) -> RunTab:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Status:
-    """The status of the run. `tone` is a role of the style: good, warning, bad or heading.
+    """The run's status. `tone` is a role in the style: good, warning, bad or heading.
 
-    `can_run_anyway` is whether it waits for a device that others use.
+    `can_run_anyway`: it waits for a device that others use.
     """
 
     title: str
@@ -154,11 +154,11 @@ class Status:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveState:
-    """Everything the live view shows; times in seconds after `origin_s` of the monotonic clock.
+    """The content of the live view; times in seconds after `origin_s` of the monotonic clock.
 
-    `window` is the name of a time range. `pause_label` names a view that stands still and is "" for one that follows;
-    `growing` is false once a run has ended. `evidence` is what an ended run left. `runs` are those that go on at the
-    same time, empty if there is only one, and `run` is the number of the one shown.
+    `window` is the name of a time range. `pause_label` names a frozen view and is "" for one that follows; `growing` is
+    false once a run has ended. `evidence` is a finished run's. `runs` are the concurrent ones, empty if there is only
+    one, and `run` is the displayed one's number.
     """
 
     runs: tuple[RunTab, ...]
@@ -185,9 +185,9 @@ _STARTING = Status(title="Starting the next run …", detail="The queue below sh
 
 
 class LiveModel:
-    """The Run screen's model. Before a run it shows the telemetry of up to an hour, after one that run.
+    """The Run screen's model. Before a run it shows up to an hour of telemetry, afterwards that run.
 
-    Of several runs at once it shows one, the newest once that has ended, and keeps the events of the others.
+    Of concurrent runs it shows one, when that ends the newest, and keeps the events of the others.
     """
 
     def __init__(self) -> None:
@@ -202,10 +202,10 @@ class LiveModel:
         self._tabs: tuple[RunTab, ...] = ()
         self._chosen_by_user = False
         self.absence = "", ""
-        """Why the host that is shown is not heard: a title and a sentence; "" if it is."""
+        """Why the displayed host is silent: a title and a sentence; "" if it is not."""
 
     def show_host(self, host: str, inventory: Inventory | None) -> None:
-        """Show the telemetry of another host, whose clock is another one; "" is this machine."""
+        """Show the telemetry of another host, which has another clock; "" is this machine."""
         self._inventory = inventory
         self.recent = self._buffers.setdefault(host, TelemetryBuffer(short_history=True))
         self._show_only(RunTimeline())
@@ -215,13 +215,13 @@ class LiveModel:
         self._show_only(RunTimeline(requested=spec))
 
     def withdraw(self) -> None:
-        """Show that the requested run could not begin."""
+        """Show that the requested run could not start."""
         self._show_only(RunTimeline())
 
     def set_queue_running(self, running: bool) -> None:
         """Set whether the queue runs now; when it no longer does, no run continues.
 
-        What ended before it began belongs to something else, and is shown no longer.
+        Runs that ended before the queue started are no longer shown.
         """
         self._queue_runs = running
         if running:
@@ -237,7 +237,7 @@ class LiveModel:
 
     @property
     def log(self) -> str:
-        """The traceback and the worker's own words, for reading."""
+        """Return the traceback and the worker's output."""
         return self._timeline.log
 
     def show_run(self, run: int) -> None:
@@ -250,7 +250,7 @@ class LiveModel:
         self._view.follow(window)
 
     def toggle_pause(self) -> None:
-        """Hold the view where it is, or follow again."""
+        """Freeze the view, or follow again."""
         self._view.toggle_pause(self._time_axis())
 
     def hold(self, start: float, end: float) -> None:
@@ -260,7 +260,7 @@ class LiveModel:
         self._per_gpu = per_gpu
 
     def handle(self, event: RunEvent | Inventory | Processes, run: int | None = None) -> None:
-        """Take one event: that of a run is of the one with that number, without one of the only run there is."""
+        """Take one event: of the run with that number, or without a number of the only run."""
         match event:
             case Inventory():
                 self._inventory = event
@@ -320,7 +320,7 @@ class LiveModel:
                 self._show(max(running, key=lambda other: other.started_s))
 
     def _begin(self, new: RunTimeline, *, alone: bool) -> None:
-        """Begin a run; concurrent runs stay, and so does the one shown while someone looks at it."""
+        """Start a run; concurrent runs stay, and so does the displayed one while someone looks at it."""
         remaining = [] if alone else [course for course in self._timelines if course.remains_with(new)]
         running = [course for course in remaining if course.running]
         for course in (*running, *([new] if running else [])):
@@ -333,7 +333,6 @@ class LiveModel:
             self._show(new)
 
     def _find_timeline(self, run: int | None) -> RunTimeline | None:
-        """Return the run of that number, where it is still known."""
         if run is None:
             return self._timeline
         return next((course for course in self._timelines if course.number == run), None)

@@ -1,4 +1,4 @@
-"""What is chosen for one workload, one value or several for each parameter: the variants it makes, plan and command."""
+"""The choices for one workload, one or several values for each parameter: its variants, plan and command."""
 
 import contextlib
 import math
@@ -22,7 +22,7 @@ from workloads.protocol import Command, RunSpec, Value
 Values = tuple[Value, ...]
 
 NO_STORED, RECENT, OLDER = "none", "recent", "older"
-"""Which stored runs count: none, those of the last hour, all."""
+"""Which stored runs count: none, those of the last hour, or all."""
 
 EXTENT = (
     Parameter(
@@ -76,7 +76,7 @@ EXTENT = (
         ),
     ),
 )
-"""How far an experiment goes, as parameters: their fields are like those of a workload."""
+"""The extent of an experiment, as parameters, so that their fields are like a workload's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,10 +86,10 @@ class Selection:
     Attributes:
         workload: The workload.
         machine: The machine; None until it is known, when nothing is refused.
-        chosen: The values of parameters that are not at their default.
-        extent: How far an experiment goes, where that is not the default.
-        baseline: Values of the varied parameters of the variant that others are compared with.
-        host: Where runs take place; "" is this machine.
+        chosen: The values of changed parameters.
+        extent: The changed values of an experiment's extent.
+        baseline: The baseline variant's values of the varied parameters.
+        host: The host of runs; "" is this machine.
     """
 
     workload: Workload
@@ -105,7 +105,7 @@ class Selection:
 
     @cached_property
     def spec(self) -> RunSpec:
-        """The complete variant of the first values, whether it can run or not."""
+        """Return the complete variant of the first values, whether it can run or not."""
         return self.complete({})
 
     def complete(self, changes: Mapping[str, Value]) -> RunSpec:
@@ -115,7 +115,7 @@ class Selection:
 
     @cached_property
     def varied(self) -> list[str]:
-        """The parameters with several values, in the catalog's order."""
+        """Return the parameters with several values, in the catalog's order."""
         names = (parameter.name for parameter in self.workload.parameters)
         return [name for name in names if len(self.chosen.get(name, ())) > 1]
 
@@ -125,7 +125,7 @@ class Selection:
 
     @cached_property
     def _checked(self) -> list[tuple[RunSpec, tuple[Refusal, ...]]]:
-        """Every combination, the baseline's first, with what speaks against it; none where there are too many."""
+        """Return every combination, the baseline's first, with its refusals; empty if there are too many."""
         if self.count > MAX_VARIANTS:
             return []
         fixed = {parameter.name: (self.spec.variant[parameter.name],) for parameter in self.workload.parameters}
@@ -133,13 +133,13 @@ class Selection:
         return [(spec, self.check(spec)) for spec in specs]
 
     def check(self, spec: RunSpec) -> tuple[Refusal, ...]:
-        """Return why a variant cannot run on the machine, in the window's words; nothing until that is known."""
+        """Return why a variant cannot run on the machine, in the window's words; empty until that is known."""
         refusals = catalog.check(spec, self.machine) if self.machine is not None else ()
         return tuple(Refusal(refusal.parameters, without_advice(refusal.reason)) for refusal in refusals)
 
     @cached_property
     def runnable(self) -> tuple[RunSpec, ...]:
-        """The combinations that can run, the baseline first."""
+        """Return the combinations that can run, the baseline first."""
         return tuple(spec for spec, refusals in self._checked if not refusals)
 
     @cached_property
@@ -152,20 +152,20 @@ class Selection:
 
     @cached_property
     def ordered_variants(self) -> list[RunSpec]:
-        """Those that can run, in an order that does not depend on the baseline."""
+        """Return those that can run, in an order that does not depend on the baseline."""
         chosen = self.chosen
         return sorted(self.runnable, key=lambda spec: [chosen[name].index(spec.variant[name]) for name in self.varied])
 
     @property
     def _lists(self) -> dict[str, Values]:
-        """The values of each varied parameter, the baseline's first."""
+        """Return the values of each varied parameter, the baseline's first."""
         base = self.baseline
         return {
             name: tuple(sorted(self.chosen[name], key=lambda value: value != base.get(name))) for name in self.varied
         }
 
     def extent_parameter(self, name: str) -> Parameter:
-        """Return one of `EXTENT`; an experiment that may stop early has other repeats."""
+        """Return a parameter of `EXTENT`; an experiment that may stop early has another number of repeats."""
         parameter = next(candidate for candidate in EXTENT if candidate.name == name)
         if name == "repeats" and self.extent.get("until_pct"):
             return replace(
@@ -208,7 +208,7 @@ class Selection:
         )
 
     def command(self) -> str:
-        """Return the same as a shell command, naming only what is not the default on this machine."""
+        """Return the equivalent shell command, naming only what differs from the defaults on this machine."""
         file = self.workload.custom_file
         name = workload_argument(file.path if file else "", self.workload.name)
         words = [*PROGRAM.split(), "experiment" if self.varied else "run", name]
@@ -218,7 +218,7 @@ class Selection:
         return shlex.join([*words, *(["--on", self.host] if self.host else [])])
 
     def _settings(self) -> Iterator[str]:
-        """Yield `name=a,b` for each parameter that is varied or not at its default on this machine."""
+        """Yield `name=a,b` for each parameter that is varied or changed."""
         fixed, lists = self.spec.variant, self._lists
         gpus = lists.get("gpus") or (fixed["gpus"],)
         default_gpus = catalog.fill_defaults(self.workload, {}, self.device).variant["gpus"]
@@ -247,7 +247,7 @@ class Selection:
 
 _SEPARATORS = re.compile(r"[,;\s]+")
 _SEPARATORS_OF_DECIMALS = re.compile(r"(?:[;\s]|,(?!\d))+")
-"""Leaves `0,5`, which may be one number or two, whole: as such it is refused."""
+"""Keeps `0,5` together, which may be one number or two, so that it is refused."""
 _NUMBER = r"-?\d+(?:\.\d+)?(?:e[+-]?\d+)?"
 _RANGE = re.compile(rf"(?P<first>{_NUMBER})\s*\.\.\s*(?P<last>{_NUMBER})(?:\s*(?P<sign>[x×*+])\s*(?P<step>{_NUMBER}))?")
 """`8..128`, with `x2` in multiples and with `+8` in steps; a range without either doubles."""
@@ -274,10 +274,9 @@ def parse_settings(settings: Sequence[str], option: str = "-s") -> dict[str, str
 
 
 def parse_script_values(command: Command, texts: Mapping[str, str]) -> dict[str, Sequence[Value]]:
-    """Return the values of a command's placeholders, and of what the program sets of it, by name; raises `UsageError`.
+    """Return the values of a command's placeholders and of the program's parameters, by name; raises `UsageError`.
 
-    Commas stand between the values of a placeholder. One is a number only if it is written as Python would; a switch is
-    on or off.
+    Commas separate a placeholder's values. A value is a number only if written as Python would; a switch is on or off.
     """
     switches = catalog.command_names(command)
     parameters = {parameter.name: parameter for parameter in catalog.script_workload("script:").parameters}
@@ -301,7 +300,7 @@ def _number_or_text(word: str) -> Value:
 
 
 def describe_invalid(parameter: Parameter, text: str) -> str:
-    """Return a sentence for each invalid value that was typed in the window; "" if all are valid."""
+    """Return a sentence for each invalid value typed in the window; "" if all are valid."""
     sentences = []
     has_decimals = parameter.kind == "number" and "." not in text
     for word in _split(parameter, text, _SEPARATORS_OF_DECIMALS if has_decimals else _SEPARATORS):
@@ -323,7 +322,7 @@ def format_values(parameter: Parameter, values: Sequence[Value]) -> str:
 
 
 def _parse(parameter: Parameter, word: str) -> Sequence[Value]:
-    """Return the value of a word, or those of a range; raises `UsageError`."""
+    """Return the value of a word, or the values of a range; raises `UsageError`."""
     if parameter.kind not in ("integer", "number"):
         return (parse(parameter, word),)
     if parameter.unset and word == parameter.unset and parameter.minimum is not None:
@@ -350,7 +349,7 @@ def _range(first: float, last: float, sign: str, step: float, word: str) -> Iter
 
 def _split(parameter: Parameter, text: str, separators: re.Pattern[str] = _SEPARATORS) -> list[str]:
     if parameter.kind not in ("integer", "number"):
-        # An empty word is a value too: this program's own Python, the first free GPUs.
+        # An empty word is a value too: this program's Python, or the first free GPUs.
         separator = catalog.BETWEEN_PACKAGES if parameter.name == "packages" else _separator(parameter)
         return [word.strip() for word in re.split(separator, text)]
     if parameter.unset and text.strip() == parameter.unset:
@@ -361,5 +360,4 @@ def _split(parameter: Parameter, text: str, separators: re.Pattern[str] = _SEPAR
 
 
 def _separator(parameter: Parameter) -> str:
-    """Return what separates two values; `devices` is itself a list with commas."""
     return ";" if parameter.name == "devices" else ","

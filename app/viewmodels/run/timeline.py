@@ -1,4 +1,4 @@
-"""One run as it continues: its events folded into phases, throughput, training curves, log and outcome."""
+"""One run in progress: its events folded into phases, throughput, training curves, log and outcome."""
 
 import math
 from collections import deque
@@ -47,7 +47,7 @@ class Phases:
 
     @property
     def fraction(self) -> float | None:
-        """The part of the phase that is done, from 0 to 1; None if the worker does not report it."""
+        """Return the completed share of the phase, from 0 to 1; None if the worker does not report it."""
         return self._progress.fraction if self._progress else None
 
     def begin(self, event: PhaseStarted) -> None:
@@ -56,7 +56,7 @@ class Phases:
         self.now_s = event.t_ns / 1e9
 
     def advance(self, event: Progress) -> None:
-        """Advance a phase; one that has ended already does not count."""
+        """Advance a phase, unless it has already ended."""
         if self._started and self._started[-1][0] == event.phase:
             self._progress = event
             self.now_s = event.t_ns / 1e9
@@ -65,12 +65,12 @@ class Phases:
         self._end_s = t_ns / 1e9
 
     def measured(self, now_s: float) -> tuple[float, float] | None:
-        """Return from when to when it measured, until now where it still does; None before that."""
+        """Return when measuring began and ended, or now while it continues; None before it."""
         band = next((band for band in self.bands(0.0, now_s) if band.name == "measure"), None)
         return None if band is None else (band.start, band.end)
 
     def bands(self, origin_s: float, now_s: float) -> tuple[Band, ...]:
-        """Return all phases on an axis that begins at `origin_s`; the last one reaches to now."""
+        """Return all phases on an axis that begins at `origin_s`; the last one extends to now."""
         starts = [start for _, start in self._started]
         ends = [*starts[1:], self._end_s or now_s]
         return tuple(
@@ -79,7 +79,7 @@ class Phases:
         )
 
     def time_left_text(self, spec: RunSpec) -> str:
-        """Return the time left of the measured part once it runs; before, how long that will take."""
+        """Return the measured part's remaining time once it runs; before, its expected time."""
         if not self._started:
             return ""
         phase, start_s = self._started[-1]
@@ -112,12 +112,12 @@ class Throughput:
 
     @property
     def mean(self) -> float | None:
-        """Examples/s over all measured blocks together; None before the first."""
+        """Return the examples/s over all measured blocks; None before the first."""
         return self.examples / self._seconds if self._seconds else None
 
     @property
     def spread(self) -> float | None:
-        """Standard deviation of the measured blocks' throughput relative to its mean (Welford 1962)."""
+        """Return the standard deviation of the measured blocks' throughput relative to its mean (Welford 1962)."""
         return math.sqrt(self._squares / (self._blocks - 1)) / self._mean if self._blocks > 1 else None
 
     @property
@@ -127,7 +127,7 @@ class Throughput:
         return f"{text} over {self._blocks:,} blocks" if self._blocks > 1 else ""
 
     def add(self, block: Block) -> None:
-        """Take one block; those that are not measured only become points of the curve."""
+        """Take one block; blocks outside the measured part only become points of the curve."""
         seconds = (block.end_ns - block.start_ns) / 1e9
         value = block.examples / seconds
         self.series.append(block.end_ns / 1e9, value)
@@ -144,11 +144,11 @@ class Throughput:
 
 _LOG_LINES = 5000
 _OUT_OF_MEMORY = ("oom", "out of memory", "resource_exhausted")
-"""What the log of a worker says when a device's memory is full."""
+"""What a worker's log says when a device's memory is full."""
 
 
 class RunTimeline:
-    """The events of one run, folded in their order; before the first run it is empty."""
+    """The events of one run, folded in order; before the first run it is empty."""
 
     def __init__(self, started: RunStarted | None = None, requested: RunSpec | None = None) -> None:
         self.started = started
@@ -164,7 +164,7 @@ class RunTimeline:
         self.device_failures: list[str] = []
         self.evidence_view: EvidenceView | None = None
         self.was_concurrent = False
-        """Whether another run went on at the same time."""
+        """Whether another run was concurrent."""
         self._devices = {device.device: device for device in (started.devices if started else ())}
         self._lost_markers: list[tuple[str, float]] = []
         self._out_of_memory_s: float | None = None
@@ -173,7 +173,7 @@ class RunTimeline:
 
     @property
     def spec(self) -> RunSpec | None:
-        """The run spec, of a run that has not begun too; a trace has none."""
+        """Return the run spec, even before the run starts; a trace has none."""
         return self.started.spec if isinstance(self.started, RunStarted) else self.requested
 
     @property
@@ -183,12 +183,11 @@ class RunTimeline:
 
     @property
     def running(self) -> bool:
-        """Whether it has begun and not ended."""
+        """Return whether it has started and not ended."""
         return self.started is not None and self.ended is None
 
     @property
     def number(self) -> int | None:
-        """The run's number in the database, once it has begun."""
         return self.started.run if isinstance(self.started, RunStarted) else None
 
     @property
@@ -197,7 +196,7 @@ class RunTimeline:
 
     @property
     def position(self) -> int:
-        """Its rank among concurrent runs: they are in the order of their GPUs."""
+        """Return its rank among concurrent runs, in the order of their GPUs."""
         return min((gpu.index for gpu in self.gpus), default=-1)
 
     @property
@@ -206,20 +205,20 @@ class RunTimeline:
 
     @property
     def now_s(self) -> float:
-        """The newest time of its events, its end once it has ended; 0 if it has not begun."""
+        """Return the newest time of its events, its end once it has ended; 0 before it starts."""
         if self.ended is not None:
             return self.ended.t_ns / 1e9
         return max(self.started_s, self.phases.now_s, self.telemetry.now_s or 0.0)
 
     @property
     def log(self) -> str:
-        """The traceback and the worker's own words, for reading."""
+        """Return the traceback and the worker's output."""
         detail = (self.ended.outcome.detail or "") if self.ended else ""
         return "\n".join(part for part in (detail, "\n".join(self._log)) if part)
 
     @property
     def markers(self) -> list[tuple[str, float]]:
-        """Losses of devices, and when memory ran out: the last word of it in the log, or else the run's end."""
+        """Return losses of devices, and when memory ran out: the last mention in the log, else the run's end."""
         if self.ended is None or self.ended.outcome.name != "out_of_memory":
             return self._lost_markers
         out_of_memory_s = self.ended.t_ns / 1e9 if self._out_of_memory_s is None else self._out_of_memory_s
@@ -227,19 +226,19 @@ class RunTimeline:
 
     @property
     def headline(self) -> tuple[str, str]:
-        """The throughput and its spread, in words; both are empty if nothing was measured yet."""
+        """Return the throughput and its spread as text; both empty before any measurement."""
         ended = self.ended.summary.throughput if self.ended else None
         throughput = self.throughput.mean if ended is None else ended
         return "" if throughput is None else units.number(throughput), self.throughput.spread_text
 
     def remains_with(self, new: "RunTimeline") -> bool:
-        """Return whether it stays when `new` begins: as long as it continues, then as the newest run of its GPUs."""
+        """Return whether it stays when `new` starts: while it runs, then as the newest run on its GPUs."""
         if not {gpu.device for gpu in self.gpus}.isdisjoint(gpu.device for gpu in new.gpus):
             return False
         return self.running or (self.was_concurrent and bool(self.gpus))
 
     def handle(self, event: RunEvent) -> None:
-        """Take one event of the run, or a sample, which counts only where it runs on that device."""
+        """Take one event of the run, or a sample, which counts only if the run uses that device."""
         match event:
             case Sample():
                 if self.running and event.device in self._devices:
@@ -262,14 +261,14 @@ class RunTimeline:
             case Evidence():
                 self._evidence = event
             case RunEnded():
-                # End the run; no more evidence will come.
+                # End the run; no further evidence will arrive.
                 self.phases.end(event.t_ns)
                 self.ended = event
                 if self._evidence is not None and self.spec is not None:
                     self.evidence_view = evidence_view(self.spec, self._evidence, event.outcome, event.summary)
 
     def mark_device_lost(self, name: str, event: DeviceLost) -> None:
-        """Record that a device of that name stopped answering, where the run runs on it."""
+        """Record that a device stopped answering, if the run uses it."""
         if self.started is None or event.device in self._devices:
             self.device_failures.append(units.sentence(f"{name} stopped answering: {event.reason}"))
             self._lost_markers.append((f"{name} lost", event.t_ns / 1e9))
@@ -287,7 +286,7 @@ _ALLOCATOR_COLOUR = 6
 
 
 def timeline_panels(timeline: RunTimeline) -> tuple[Panel, ...]:
-    """Return throughput and loss of a run, and its accuracy once an epoch was tested; none if nothing trains."""
+    """Return a run's throughput and loss, and its accuracy once an epoch was tested; none if nothing trains."""
     if timeline.spec is None:
         return ()
     accuracy = timeline.accuracy_pct if len(timeline.accuracy_pct) else None
@@ -295,7 +294,7 @@ def timeline_panels(timeline: RunTimeline) -> tuple[Panel, ...]:
 
 
 def with_allocator(panel: Panel, timeline: RunTimeline) -> Panel:
-    """Return the memory of a run's first GPU with that of the framework's allocator; any other panel as it is."""
+    """Return the memory panel of a run's first GPU with its allocator's curve; other panels unchanged."""
     first = next(iter(timeline.gpus), None)
     if (
         first is None

@@ -1,4 +1,4 @@
-"""The command palette: what can be done and opened, found by a few letters, what was used last first."""
+"""The command palette: what can be done and opened, found by a few letters, most recently used first."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,20 +11,20 @@ from workloads.catalog import SHORT_FOR
 RUNS = "Runs"
 RECENT = "Recent"
 MAX_MATCHES = 100
-"""Nobody reads further down a list that three letters more would shorten."""
+"""Nobody reads further down a list that three more letters would shorten."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One thing to do or open.
+    """An action, or something to open.
 
     Attributes:
-        key: The same whenever it is listed, by which it is found again.
+        key: Its constant identity.
         title: What it does, or the run's name.
-        group: The heading it stands under.
+        group: Its heading.
         keys: Its keyboard shortcut.
-        detail: What else a search looks through, shown in grey.
-        words: Other words for it, which a search looks through, too.
+        detail: Other searched text, shown in grey.
+        words: Synonyms, which a search covers too.
     """
 
     key: str
@@ -37,23 +37,23 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """An entry that a search found, with the letters of its title that matched."""
+    """An entry that matches a search, with the matching letters of its title."""
 
     entry: Entry
     positions: tuple[int, ...] = ()
 
 
 def search(entries: Iterable[Entry], query: str, recent: Sequence[str] = ()) -> list[Match]:
-    """Return the entries in which every word of a query is found, the best first; all of them where it is empty.
+    """Return the entries that contain every word of a query, best first; all entries for an empty query.
 
-    A word counts most at the start of a word of the title, then as another word for it, then inside one of the title,
-    then as letters in this order that begin at the start of a word (`lp`: Live plots), and least in the other
-    texts; the fewer words before it the more.
+    A match counts most at the start of a word of the title, then in a synonym, then inside the title's words, then as
+    letters in this order that begin at the start of a word (`lp`: Live plots), and least in other texts; the fewer
+    words precede it, the more it counts.
 
     Args:
-        entries: What there is, in the order of equal matches.
+        entries: All entries; equal matches keep this order.
         query: What the user typed.
-        recent: Keys of what was used, the last one first; these come first.
+        recent: Keys of used entries, last one first; these come first.
     """
     words = [SHORT_FOR.get(word, word) for word in query.lower().replace("#", " ").split()]
     rank = {key: position for position, key in enumerate(recent)}
@@ -99,7 +99,7 @@ def _score(entry: Entry, words: Sequence[str]) -> tuple[float, tuple[int, ...]]:
 
 
 def _find_start(title: str, word: str) -> int:
-    """Return where a word is in a title, at the start of one of the title's words if anywhere; -1 for nowhere."""
+    """Return where a word is in a title, preferably at the start of one of the title's words; -1 if nowhere."""
     first = at = title.find(word)
     while at > 0 and title[at - 1].isalnum():
         at = title.find(word, at + 1)
@@ -107,7 +107,7 @@ def _find_start(title: str, word: str) -> int:
 
 
 def _letters(title: str, word: str) -> list[int]:
-    """Return the positions of letters in order, each next to the one before or at the start of a word; [] for none."""
+    """Return the positions of letters in order, each next to the previous one or at the start of a word; [] if none."""
     letters: list[int] = []
     for letter in word:
         at = letters[-1] + 1 if letters else 0
