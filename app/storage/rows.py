@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import lru_cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 import numpy as np
@@ -21,7 +21,18 @@ from app.values.records import BlockColumns, EqualityCheck, Phase, PortabilityRe
 from app.values.samples import Device, FieldInfo
 from workloads.catalog import with_defaults, wrong_values
 from workloads.kernels import classify, on_tensor_cores
-from workloads.protocol import DeviceTime, Epoch, Evidence, Kernel, PhaseName, RunSpec, StepTimeline, Stream, Variant
+from workloads.protocol import (
+    DeviceTime,
+    Epoch,
+    Evidence,
+    Kernel,
+    OutcomeName,
+    PhaseName,
+    RunSpec,
+    StepTimeline,
+    Stream,
+    Variant,
+)
 
 Row = tuple[Any, ...]
 Record = TypeVar("Record")
@@ -225,6 +236,8 @@ def _kernel(row: Sequence[Any]) -> Kernel:
 
 @lru_cache(maxsize=256)
 def _outcome(name: Any, *others: Any) -> Outcome:
+    if name not in get_args(OutcomeName):
+        return Outcome(name="crashed", reason="Its stored outcome is damaged.")
     return Outcome(name=name, **dict(zip(OUTCOME_COLUMNS[1:], others, strict=True)))
 
 

@@ -103,7 +103,8 @@ class CustomWorkload:
     def _check_optimizer(self, optimizer: Any) -> torch.optim.Optimizer:
         trained = [parameter for view in self.model.views for parameter in view.parameters]
         if optimizer is None:
-            return torch.optim.Adam(trained, _ADAM_RATE, eps=_ADAM_EPSILON, fused=True)
+            fused = all(map(torch.is_floating_point, trained))  # which complex numbers cannot be
+            return torch.optim.Adam(trained, _ADAM_RATE, eps=_ADAM_EPSILON, fused=fused)
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise CustomWorkloadError(
                 f"{self.function.location}: {describe_value(optimizer)} is not an optimizer of PyTorch; give one of "
@@ -139,7 +140,13 @@ class CustomWorkload:
         """
         if value is None:
             raise TypeError("batch returns None among its arrays; targets can be None as a whole only")
-        tensor = value.detach().cpu().clone() if isinstance(value, Tensor) else torch.from_numpy(np.array(value))
+        if isinstance(value, Tensor):
+            tensor = value.detach().cpu().clone()
+        else:  # a file's bytes may be in the other order, which NumPy computes with
+            array = np.asarray(value)
+            tensor = torch.from_numpy(array.astype(array.dtype.newbyteorder("=")))
+        if tensor.is_nested:
+            raise TypeError("batch returns a nested tensor; convert it with .to_padded_tensor(0.0)")
         if tensor.layout is not torch.strided:
             raise TypeError("batch returns a sparse tensor; convert it with .to_dense()")
         if tensor.is_complex():

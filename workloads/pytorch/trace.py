@@ -20,7 +20,14 @@ _GPU_EVENTS = frozenset(("kernel", "gpu_memcpy", "gpu_memset"))
 _LAUNCHES = frozenset(("cuda_runtime", "cuda_driver"))
 _GRAPH_LAUNCH = "cudaGraphLaunch"
 _GRAPH_CALL = "## Call CompiledFxGraph"
-_TYPES = {"float": "float32", "c10::BFloat16": "bfloat16", "c10::Half": "float16", "double": "float64"}
+_TYPES = {
+    "float": "float32",
+    "c10::BFloat16": "bfloat16",
+    "c10::Half": "float16",
+    "double": "float64",
+    "c10::complex<float>": "complex64",
+}
+"""Types of numbers by the profiler's names, which are those of C++; others keep these."""
 _PRODUCTS = frozenset(
     f"aten::{name}"
     for name in (
@@ -233,7 +240,8 @@ def _ops(host: Iterable[_TraceEvent], launched: _LaunchedTime | None, graphs: Se
     for event in _innermost(host):
         if event.name in _PRODUCTS or event.name in _SPATIAL:
             types, dims, strides = (event.args.get(key, ()) for key in ("Input type", "Input Dims", "Input Strides"))
-            dtype = next((_TYPES[name] for name in types if isinstance(name, str) and name in _TYPES), "")
+            names = [*filter(lambda name: isinstance(name, str), types), ""]
+            dtype = next((_TYPES[name] for name in names if name in _TYPES), names[0])
             layout = next(
                 (layout_of(*tensor) for tensor in zip(dims, strides, strict=False) if _is_of_images(*tensor)), ""
             )

@@ -183,7 +183,7 @@ def describe_image_layouts(evidence: Evidence) -> str:
         if layout not in (None, requested):
             name = f"{KERNEL_CLASSES[kernel.kind][0]} in {layout}"
             times[name] = times.get(name, 0) + kernel.time_ns
-    least_ns = _LEAST_SHARE * _total_ns(evidence.kernels)
+    least_ns = max(1, _LEAST_SHARE * _total_ns(evidence.kernels))
     long_times = {name: time_ns for name, time_ns in times.items() if time_ns >= least_ns}
     if not long_times:
         return ""

@@ -15,6 +15,7 @@ from app.storage.database import load_setting, save_setting
 from app.storage.files import DiskSpace
 from app.storage.known_settings import KEEP_SAMPLES_DAYS, PRESET_FILES, Setting
 from app.storage.store import Store
+from app.values.events import Outcome
 from tests.fakes.runs import ENVIRONMENT, SPEC, keep
 from tests.unit.storage.contents import changed
 
@@ -24,6 +25,7 @@ def stored(path: Path, statement: str) -> None:
     with Store.open(path) as store:
         keep(store)
     with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA ignore_check_constraints = ON")
         connection.execute(statement)
         connection.commit()
 
@@ -39,6 +41,13 @@ def test_a_damaged_environment_is_absent_and_in_the_log(
         assert store.load(1).environment == {}
         assert store.load_header(1).row.spec == SPEC
     assert "counts as absent" in caplog.text
+
+
+def test_a_run_of_a_damaged_outcome_did_not_complete(database_path: Path) -> None:
+    stored(database_path, "UPDATE runs SET outcome = 'paused'")
+    with Store.open(database_path) as store:
+        (row,) = store.list_runs()
+    assert row.outcome == Outcome(name="crashed", reason="Its stored outcome is damaged.")
 
 
 def test_other_damaged_parts_are_absent_by_themselves(database_path: Path) -> None:

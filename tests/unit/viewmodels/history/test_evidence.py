@@ -24,7 +24,7 @@ from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, ON_CPU, POR
 from tests.fakes.scaling import LIMPING, ONE
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.kernels import classify
+from workloads.kernels import classify, image_layout
 from workloads.protocol import Evidence, Kernel, OutcomeName, RunSpec, Value
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -170,6 +170,14 @@ def test_where_there_is_none_it_says_why(outcome: OutcomeName | None, variant: d
     shown = view(None, outcome, **variant)
     assert shown.badge.title == ("No evidence was stored" if outcome else "No evidence yet")
     assert (shown.badge.symbol, shown.badge.detail, shown.aspects) == ("", words, ())
+
+
+def test_kernels_of_no_time_at_all_are_in_no_layout() -> None:
+    name = "sm80_xmma_fprop_implicit_gemm_f32_nchwkcrs_nchw"
+    kernel = Kernel(name=name, count=1, time_ns=0, kind="convolution", tensor_cores=False)
+    evidence = msgspec.structs.replace(AS_REQUESTED, requested={"layout": "NHWC"}, kernels=(kernel,), steps=1)
+    assert image_layout(name) == "NCHW"
+    assert not any("layouts of their own" in note for note in view(evidence).notes)
 
 
 def test_kernels_are_ranked_with_their_share_and_the_rest_together() -> None:

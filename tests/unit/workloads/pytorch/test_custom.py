@@ -108,22 +108,42 @@ def losses_of(given: Source, steps: int, name: str = "net", **values: Value) -> 
     return [task.fetch(task.step()) for _ in range(steps)]
 
 
+@pytest.mark.filterwarnings("ignore:Casting complex values")
 @pytest.mark.parametrize(
     "change",
     [
         ("batch\n", "batch, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)\n"),
         ("images.to(memory_format=form), classes", "{'images': images}, {'classes': classes}"),
         ("nn.CrossEntropyLoss()", "lambda outputs, targets: nn.functional.cross_entropy(outputs, targets).reshape(1)"),
+        ("images.to(memory_format=form), classes", "images.numpy().astype('>f4'), classes.astype('>i4')"),
+        ("(found.mean((2, 3)))", "(found.mean((2, 3)).cfloat()).abs()"),
     ],
-    ids=["optimizer", "dicts", "a function"],
+    ids=["optimizer", "dicts", "a function", "the other order of bytes", "complex"],
 )
 def test_the_loss_falls(change: tuple[str, str]) -> None:
     changes = [change]
     if "'classes'" in change[1]:
         loss = "lambda outputs, targets: nn.functional.cross_entropy(outputs, targets['classes'])"
         changes.append(("nn.CrossEntropyLoss()", loss))
+    if "cfloat" in change[1]:
+        changes.append(("nn.Linear(8, 4)", "nn.Linear(8, 4, dtype=torch.complex64)"))
     losses = losses_of(source(NET, *changes), 60)
     assert np.mean(losses[-5:]) < 0.9 * np.mean(losses[:3])
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex values")
+@pytest.mark.parametrize(
+    ("changes", "ran"),
+    [
+        ([("(found.mean((2, 3)))", "(found.mean((2, 3)).cfloat()).abs()")], "complex64"),
+        ([("(found.mean((2, 3)))", "(found.mean((2, 3)).cdouble()).abs()")], "c10::complex<double>"),
+    ],
+)
+def test_a_type_of_products_that_no_precision_has_is_named(changes: list[tuple[str, str]], ran: str) -> None:
+    head = ("nn.Linear(8, 4)", f"nn.Linear(8, 4, dtype=torch.{'complex64' if ran == 'complex64' else 'complex128'})")
+    no_convolution = ("self.norm(self.conv(images))", "self.norm(images.repeat(1, 3, 1, 1)[:, :8])")
+    found = evidence_of(source(NET, *changes, head, no_convolution))
+    assert found.actual["precision"] == ran
 
 
 def test_a_model_may_give_its_loss_itself_and_take_several_inputs() -> None:
@@ -185,6 +205,11 @@ KINDS = ("weight", "bias")
         (
             ("form), classes", "form), classes[1:]"),
             "mine.py:19: ValueError: batch returns an array of shape (15,) where",
+        ),
+        pytest.param(
+            ("form), classes", "form), torch.nested.nested_tensor([torch.ones(2)] * 16)"),
+            "mine.py:19: TypeError: batch returns a nested tensor; convert it with .to_padded_tensor(0.0)",
+            marks=pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
         ),
         (("form), classes", "form)"), "mine.py:19: TypeError: batch returns Tensor, and should give (x, y)"),
         (("form), classes", "form), classes.astype(str)"), "mine.py:19: TypeError: can't convert np.ndarray of type"),
