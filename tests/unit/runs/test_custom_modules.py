@@ -89,8 +89,16 @@ def test_a_module_of_the_user_s_is_part_of_the_variant(
     write(tmp_path / "lib" / "site-packages" / "installed.py", "")
     module = write(tmp_path / path, "DEPTH = 1\n")
     file = write(tmp_path / "mine.py", text + FUNCTION)
+    spec = spec_of(file, database_path, reading)
+    assert [(module.name, module.path) for module in source_of(spec, database_path).modules] == [(name, str(module))]
+
+
+def test_a_changed_module_is_read_again_and_makes_another_variant(
+    tmp_path: Path, database_path: Path, reading: ReadOptions
+) -> None:
+    module = write(tmp_path / "helper.py", "DEPTH = 1\n")
+    file = write(tmp_path / "mine.py", f"{SIBLINGS}import helper{FUNCTION}")
     first = spec_of(file, database_path, reading)
-    assert [(module.name, module.path) for module in source_of(first, database_path).modules] == [(name, str(module))]
     assert spec_of(file, database_path, None) == first, "it was read"
     module.write_text("DEPTH = 30\n")
     with pytest.raises(UnreadFileError):
