@@ -220,7 +220,8 @@ def _ranks(v: Any) -> str:
     texts = [f"{_amount(gap.ratio.value, unit)}{words[gap != gaps[0]]} {_painted(gap.name)}" for gap in gaps]
     if v.rivals == 1:
         two = f"{winner} and {_painted(v.gaps[0].name)} are the {of} {v.of}"
-        return f"{', '.join((two, *texts))}{slowest}; which of the two is faster is not known{ends}."
+        lead = f"; {agree(_painted(v.winner), 'is')} {', '.join(texts)}{slowest}" if texts else ""
+        return f"{two}{lead}; which of the two is faster is unknown{ends}."
     texts[0] += ends
     if v.rivals:
         return f"{winner} measured {of} {v.of}: {', '.join(texts)}{slowest}; {v.rivals} others may be as fast."
@@ -478,7 +479,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "others_on_host": "Other programs used the CPU while a run measured: {share_pct} in {where}. {consequence}",
     environment_keys.CONCURRENT_GPUS_KEY: "Runs on other GPUs shared the machine with {where}, which may be slower "
     "for it.",
-    environment_keys.GPUS_USED_KEY: "{gpus} {kind} were used, for {uses} runs each.",
+    environment_keys.GPUS_USED_KEY: "{gpus} {kind} were used, each for {uses} of the runs.",
     "gpus_uneven": "Variants are spread unevenly over {gpus} {kind}, so energy is compared within GPUs. {consequence}",
     "gpus_apart": "Some variants ran on other GPUs than those they are compared with, of {gpus} {kind}. {consequence}",
     "differs": "{name} differs: {values}. {consequence}",

@@ -535,7 +535,12 @@ def test_one_card_and_two_differ_as_asked(store: Store) -> None:
 def test_of_many_cards_only_how_often_they_were_used(store: Store) -> None:
     cards = [A.replace("GPU-1", f"GPU-{n}") for n in range(1, 6)]
     runs = [on_cards(store, n, card) for n, card in enumerate([*cards, cards[0]], 1)]
-    assert only(comparison_warnings(runs)).sentence == "5 NVIDIA H200 were used, for 1–2 runs each."
+    assert only(comparison_warnings(runs)).sentence == "5 NVIDIA H200 were used, each for 1–2 of the runs."
+
+
+def test_cards_that_were_used_once_are_told_in_the_singular(store: Store) -> None:
+    runs = [on_cards(store, 1, A), on_cards(store, 2, B)]
+    assert only(comparison_warnings(runs)).sentence == "2 NVIDIA H200 were used, each for 1 of the runs."
 
 
 def test_who_shared_the_gpus_of_many_runs_is_said_once(store: Store) -> None:
