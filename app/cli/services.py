@@ -53,10 +53,7 @@ class Hosts:
     """
 
     def __init__(self, stack: contextlib.ExitStack, sample_ms: float, *, standby: bool = False) -> None:
-        """Store what is needed later.
-
-        With `standby` several runs will come, so that a standby worker is of use.
-        """
+        """Store what is needed later. With `standby` several runs will come, so that a standby worker is of use."""
         self._stack = stack
         self._hz = 1000 / sample_ms
         self._standby = standby

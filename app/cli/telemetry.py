@@ -123,10 +123,7 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """When telemetry began.
-
-    `anchor_ns` is the wall clock less the telemetry's own.
-    """
+    """When telemetry began. `anchor_ns` is the wall clock less the telemetry's own."""
 
     begin_ns: int
     anchor_ns: int

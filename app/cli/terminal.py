@@ -28,10 +28,7 @@ _MAX_NAME = 66
 
 
 class PlainStream:
-    """A text stream that what is written to it reaches plain.
-
-    Thread: any, as the stream itself.
-    """
+    """A text stream that what is written to it reaches plain. Thread: any, as the stream itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream

@@ -1,4 +1,4 @@
-"""What controllers work with, and what screens ask of the window around them, each as one object."""
+"""The objects that controllers work with, and the requests of screens to the window around them."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Services:
-    """What all controllers of one window work with; `Workbench` makes it before them.
-
-    Thread: GUI only.
-    """
+    """The services shared by all controllers of one window; `Workbench` creates it before them. Thread: GUI only."""
 
     window: "MainWindow"
 
@@ -33,10 +30,10 @@ class Services:
     database: KnownDatabase
 
     reads: Background
-    """Reads and writes the database, one thing after another."""
+    """The thread that reads and writes the database, one operation after another."""
 
     sessions: Background
-    """Makes runs."""
+    """The thread of runs."""
 
     bridge: Bridge
     """Brings events of runs and telemetry to the GUI thread."""
@@ -45,41 +42,36 @@ class Services:
     """Telemetry of this machine."""
 
     inventory: Callable[[], Inventory]
-    """Wait for the devices of the host that runs take place on. Thread: any but the GUI's."""
+    """Waits for the devices of the host of runs. Thread: any but the GUI's."""
 
     consent: Consent
-    """Ask whether to allow what was not typed here. Thread: any but the GUI's."""
+    """Asks whether to allow what was not typed here. Thread: any but the GUI's."""
 
     is_busy: Callable[[], bool]
-    """Whether a run or the queue is active."""
+    """Returns whether a run or the queue is active."""
 
     record_change: Callable[[str, "Reversal | None"], None]
-    """Take the name of a change of stored things that was just made, and what undoes it; None if nothing changed."""
+    """Takes the name of a change just made to stored things, and its reversal; None if nothing changed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Actions:
-    """One call for each request that leads to another screen, or that several screens have.
-
-    `Workbench` makes it and hands it down; no signal is passed on from widget to widget for these.
-
-    Thread: GUI only.
-    """
+    """One call for each request that leads to another screen, or that several screens make. Thread: GUI only."""
 
     open_run: Callable[[int], None]
     """Show the page of a stored run in History."""
 
     compare: Callable[..., None]
-    """Show these runs in Compare, with the `Question` of whoever names one, else that of their newest experiment."""
+    """Compare these runs, with the given `Question`, else that of their newest experiment."""
 
     run_again: Callable[[int], None]
-    """Put the variant of a stored run into the form on the Run screen."""
+    """Put a stored run's variant into the form on the Run screen."""
 
     run_plan: Callable[["Plan"], None]
-    """Show the Run screen and start an experiment there, or add it to the queue while something runs."""
+    """Show the Run screen and start an experiment there, or queue it while something runs."""
 
     cannot_run: Callable[[Sequence["RunSpec"]], bool]
-    """Whether the machine that runs take place on is not known yet, or cannot run one of these."""
+    """Return whether the machine of runs is still unknown, or cannot run one of these."""
 
     open_questions: Callable[[], None]
     """Show the prepared questions on the Run screen."""
@@ -88,16 +80,16 @@ class Actions:
     """Show History and add the reference runs there."""
 
     add_reference: Callable[[Callable[[UserError], None]], None]
-    """Add the reference runs while this screen stays; the argument gets the error, if any."""
+    """Add the reference runs without leaving this screen; the argument gets any error."""
 
     manage_hosts: Callable[[], None]
     """Show the dialog in which hosts are added, checked and removed."""
 
     record_change: Callable[[str, "Reversal | None"], None]
-    """Take the name of a change of stored things that was just made, and what undoes it; None if nothing changed."""
+    """Take the name of a change just made to stored things, and its reversal; None if nothing changed."""
 
     undo: Callable[[], None]
-    """Undo the last such change."""
+    """Undo the last change."""
 
     runs_imported: Callable[[], None]
-    """Show runs, and unfinished experiments, that came from another database."""
+    """Show runs and unfinished experiments that were imported."""

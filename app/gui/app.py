@@ -49,12 +49,12 @@ if TYPE_CHECKING:
 
 
 def space_warning(database: KnownDatabase) -> str:
-    """Return a sentence where the disk of a database that is there has little space left, else ""."""
+    """Return a sentence if the disk of an existing database has little space left, else ""."""
     database.require()
     return disk_space(database).warning_in_window
 
 
-_STORED_AFTER_MS = 1000  # Monitor is made, and History and Compare are imported and made, when the live plots stand
+_STORED_AFTER_MS = 1000  # by then the live plots are drawn: create Monitor, then import and create History and Compare
 
 
 def main(
@@ -67,10 +67,10 @@ def main(
     """Show the window on a database until it is closed.
 
     Args:
-        database: File of the database; made if there is none. None is the one that the user chose.
-        feed: Telemetry, started already, so that its process starts while Qt is loaded.
-        sample_ms: Sampling period of telemetry, in milliseconds; None is the one that the user chose.
-        opened: File whose runs to offer at once.
+        database: The database file, created if missing. None means the user's choice.
+        feed: Running telemetry, so that its process starts while Qt loads.
+        sample_ms: Sampling period of telemetry, in milliseconds; None means the user's choice.
+        opened: A file whose runs to offer immediately.
 
     Returns:
         The exit status.
@@ -108,7 +108,7 @@ def main(
 
 
 def _start_qt() -> QApplication:
-    """Return Qt's application, or exit with a sentence where Qt, without a display that it can use, would abort."""
+    """Return Qt's application, or exit with a sentence if Qt would abort for lack of a display."""
     heard: list[str] = []
 
     def hear(kind: QtMsgType, _: QMessageLogContext, text: str) -> None:
@@ -132,10 +132,7 @@ _UNUSABLE_DISPLAY = (
 
 
 class Workbench(QObject):
-    """One window on one database; `next_database` is another one that the user chose instead.
-
-    Thread: GUI only.
-    """
+    """One window on one database; `next_database` is the one to which the user switches. Thread: GUI only."""
 
     def __init__(
         self, database: Path, theme: Theme, *, hidden_workloads: bool = False, feed: TelemetryFeed | None = None
@@ -252,7 +249,7 @@ class Workbench(QObject):
         self.queue.start()
 
     def quit(self) -> None:
-        """Close the window without asking; a run is stopped first and its end stored."""
+        """Close the window without asking; a current run is stopped first, and its end stored."""
         self.consent.close()
         self.queue.shut_down()
         if self.queue.running:
@@ -266,9 +263,9 @@ class Workbench(QObject):
     def close(self) -> None:
         """Stop jobs, the sampler and the worker threads."""
         self.consent.close()
-        write_states(self.window, self.run_view)  # which has no window before it is shown
+        write_states(self.window, self.run_view)  # it has no window before it is first shown
         close_jobs(self.window)
-        self._later.deleteLater()  # with its connections, whose lambdas would keep the workbench for ever
+        self._later.deleteLater()  # otherwise its connections' lambdas would keep the workbench alive
         self.feed.close()
         self.bridge.close()
         self.queue.shut_down()
@@ -282,7 +279,7 @@ class Workbench(QObject):
     def _start_slow_parts(self) -> None:
         self.feed.start()
         self.feed.subscribe(self.bridge.post)  # readings come while pyqtgraph is imported, and are drawn at once
-        importlib.import_module("app.gui.plot.time_panel")  # here, for pyqtgraph crashes on another thread
+        importlib.import_module("app.gui.plot.time_panel")  # here: pyqtgraph crashes on another thread
         self.reads.run(lambda: prepare(self.database), lambda _: self._database_ready(), self.form.show_error)
         self._later.start()
         self.sessions.run(self._wait_telemetry, lambda _: self._telemetry_ready(), self._telemetry_failed)
@@ -301,7 +298,7 @@ class Workbench(QObject):
             self._refresh_after_runs()
 
     def open_script(self, path: Path | None = None) -> None:
-        """Show the page of the user's scripts, with the command of a file that was dropped."""
+        """Show the page for users' scripts, with the command of a dropped file."""
         from app.gui.run.script import ScriptController, ScriptView
 
         if self._script is None:
@@ -360,7 +357,7 @@ class Workbench(QObject):
         self._show_title()
 
     def _show_title(self) -> None:
-        """Show in the window's title how far the queue is, or else the active run."""
+        """Show the queue's progress, else the active run's, in the window's title."""
         title = run_title(self.run_view.live.status) if self.run.running else PROGRAM_TITLE
         self.window.setWindowTitle(queue_title(self.queue.state) if self.queue.running else title)
 
@@ -413,7 +410,7 @@ class Workbench(QObject):
 
 
 def _pages(workbench: Workbench) -> tuple[Page, ...]:
-    """Return the screens in the order of their tabs, each with what makes it."""
+    """Return the screens in the order of their tabs, with functions that create them."""
     return (
         Page("Run", lambda: workbench.run_view),
         Page("Monitor", lambda: workbench.hosts.make_monitor(workbench.actions)),

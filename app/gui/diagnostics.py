@@ -1,4 +1,4 @@
-"""What goes wrong around the screens: the log and crash reports, and a database that cannot be used."""
+"""Problems outside the screens: the log and crash reports, and a database that cannot be used."""
 
 import logging
 from collections.abc import Callable, Sequence
@@ -20,10 +20,7 @@ _log = logging.getLogger("variantscope.gui")
 
 
 class Diagnostics(QObject):
-    """Log and crash reports of all windows that this process opens, one after another.
-
-    Thread: GUI only.
-    """
+    """Log and crash reports of all successive windows of this process. Thread: GUI only."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -31,7 +28,7 @@ class Diagnostics(QObject):
         self._started = False
 
     def attach(self, window: MainWindow) -> None:
-        """Start with the first paint of a window, and show the log from its Help menu."""
+        """Start with a window's first paint, and show the log from its Help menu."""
         window.painted.connect(lambda: self._start(window))
         window.show_log_requested.connect(show_log)
 
@@ -62,7 +59,7 @@ class Diagnostics(QObject):
 
 
 def show_log() -> None:
-    """Open this process's log in the desktop's viewer of text files."""
+    """Open this process's log in the desktop's text viewer."""
     if (path := log.log_file()) is not None:
         open_on_desktop(path)
 
@@ -73,7 +70,7 @@ _OTHER_RUNS = "The runs in this window are not in it. If you put the old file ba
 
 
 class DatabaseQuestion(QObject):
-    """Asks how to continue without the database; every answer but *Try again* in vain opens a new window, or none.
+    """Asks how to continue without the database; every answer except a failed *Try again* opens a new window, or none.
 
     Thread: GUI only.
     """
@@ -86,13 +83,13 @@ class DatabaseQuestion(QObject):
         is_busy: Callable[[], bool],
         on_answer: Callable[[Path | None], None],
     ) -> None:
-        """Ask nothing yet.
+        """Create the question without asking it.
 
         Args:
             window: Parent of the question.
             theme: Styles it.
             database: The window's database.
-            is_busy: Whether something runs: it has a file to end in, and is not to be closed by an answer.
+            is_busy: Whether something runs, which must end in its file before an answer may close the window.
             on_answer: Gets the database to continue with, None to quit.
         """
         super().__init__(window)
@@ -102,12 +99,12 @@ class DatabaseQuestion(QObject):
         self._is_busy = is_busy
         self._on_answer = on_answer
         self.is_starting = True
-        """Whether the database was not open yet, so that no error of it can be passed over."""
+        """Whether the database was not yet open, so that none of its errors can be ignored."""
         self._attempts = Background(self)
         self._is_open = False
 
     def take(self, error: UserError) -> bool:
-        """Ask where an error means that the window cannot continue; return whether it is asked, now or already."""
+        """Ask if an error means that the window cannot continue; return whether the question is or was asked."""
         if self._is_busy() or not isinstance(error, DatabaseError if self.is_starting else DatabaseGoneError):
             return False
         if not self._is_open:
@@ -140,7 +137,7 @@ class DatabaseQuestion(QObject):
         def answer() -> None:
             clicked = box.clickedButton()
             if clicked is retry:
-                # Open the database; with it a new window, since all screens of this one may lack what they asked for.
+                # Open the database, in a new window, because this one's screens may lack what they asked for.
                 database = self._database
                 self._attempts.run(lambda: prepare(database), lambda _: self._on_answer(Path(database)), self._ask)
             elif clicked is choose:
@@ -165,7 +162,7 @@ class DatabaseQuestion(QObject):
 
 
 def prepare(database: Path) -> None:
-    """Open a database at the start; end in it what ended without a word, and delete what is kept no longer."""
+    """Open a database at the start: end runs of dead processes, and delete expired samples."""
     from app.runs.experiment.queue import pause_unowned_queue
     from app.runs.sinks import mark_crashed_runs
     from app.storage.retention import prune_by_setting

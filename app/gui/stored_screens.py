@@ -1,4 +1,4 @@
-"""History and Compare: created soon after the start, or when first needed, and the actions that lead there."""
+"""History and Compare: created soon after the start, or when first needed, with the actions that lead there."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -20,13 +20,10 @@ if TYPE_CHECKING:
 
 
 class StoredScreens(QObject):
-    """The two screens of stored runs; each controller is None until its page exists.
-
-    Thread: GUI only.
-    """
+    """The two screens of stored runs; each controller is None until its page exists. Thread: GUI only."""
 
     runs_shown = Signal(object)
-    """These runs are shown, and what there is to say of them."""
+    """Emitted with displayed runs, and their answer."""
 
     def __init__(self, services: Services) -> None:
         super().__init__(services.window)
@@ -37,15 +34,12 @@ class StoredScreens(QObject):
 
     @staticmethod
     def prepare() -> None:
-        """Import both screens while another one is in use: half of what showing them takes.
-
-        Thread: any.
-        """
+        """Import both screens while another one is in use, which is half the time to show them. Thread: any."""
         for module in ("history.history_controller", "compare.compare_controller"):
             importlib.import_module(f"app.gui.{module}")
 
     def make_ahead(self) -> None:
-        """Prepare both while another one is in use, each in its own turn: this halves the time to show one."""
+        """Create both while another one is in use, in separate turns, which halves the time to show one."""
         for page in (HISTORY, COMPARE):
             QTimer.singleShot(0, self, partial(self._window.make_page, page))
 
@@ -85,7 +79,7 @@ class StoredScreens(QObject):
         self._history_page().transfer.set_reference(True)
 
     def add_reference(self, failed: Callable[[UserError], None]) -> None:
-        """Add the reference runs without turning to the history; `failed` gets the error."""
+        """Add the reference runs without switching to the history; `failed` gets the error."""
         self._window.make_page(HISTORY)
         if self.history is not None:
             self.history.transfer.set_reference(True, failed)
@@ -108,7 +102,7 @@ class StoredScreens(QObject):
         self.refresh(COMPARE)
 
     def show_undone(self) -> None:
-        """Read again what the database has after something was undone."""
+        """Read the database again after an undo."""
         self.refresh_all()
         if self.history is not None:
             self.history.show_undone()

@@ -1,4 +1,4 @@
-"""Colours, fonts and distances of the window; light or dark as the user chose or the system is, through Qt itself."""
+"""Colours, fonts and distances of the window, light or dark as the user or the system chose, through Qt itself."""
 
 import re
 from dataclasses import asdict, dataclass
@@ -21,14 +21,14 @@ RIGHT = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
 
 _FONT_PX = 13
 _ICON_CACHE_KIB = 1024
-"""Pictures and swatches of a comparison of 25 variants take 0.2 MB, and 0.7 MB at two pixels a point."""
+"""Pictures and swatches of a comparison of 25 variants take 0.2 MB, or 0.7 MB at two pixels per point."""
 _AS_FAR_FROM_WHITE_AS_BLACK = 0.179
-"""A relative luminance."""
+"""The relative luminance that contrasts equally with black and white."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Colours(palette.Palette):
-    """The colours of the window in one scheme; charts and reports have some of them too."""
+    """The colours of the window in one scheme; charts and reports share some of them."""
 
     scheme: str
     window: str
@@ -75,7 +75,7 @@ DARK = Colours(
 
 
 SYSTEM, LIGHT_ALWAYS, DARK_ALWAYS = "system", "light", "dark"
-"""What the user can choose; the first follows the system."""
+"""The user's choices; the first follows the system."""
 
 _SCHEMES = {LIGHT_ALWAYS: Qt.ColorScheme.Light, DARK_ALWAYS: Qt.ColorScheme.Dark}
 
@@ -98,20 +98,21 @@ class Theme(QObject):
         font = QApplication.font()
         font.setPixelSize(_FONT_PX)
         QApplication.setFont(font)
-        # Qt keeps a copy of every icon it drew; those of earlier comparisons, thumbnails too, would fill its 10 MB.
+        # Qt keeps a copy of every icon it drew; those of earlier comparisons, including thumbnails, would fill its 10
+        # MB.
         QPixmapCache.setCacheLimit(_ICON_CACHE_KIB)
         hints = QGuiApplication.styleHints()
         hints.colorSchemeChanged.connect(self.apply)
         self._follow(self._state.read("choice", SYSTEM))
 
     def choose(self, choice: str) -> None:
-        """Follow the system, or be light or dark always; the next start remembers it."""
+        """Follow the system, or always be light or dark; remembered at the next start."""
         self._state.keep("choice", choice)
         self._state.write()
         self._follow(choice)
 
     def _follow(self, choice: str) -> None:
-        """Tell Qt too, which draws the frames of windows and the desktop's own dialogs, and apply its scheme."""
+        """Also tell Qt, which draws window frames and the desktop's own dialogs, and apply its scheme."""
         hints = QGuiApplication.styleHints()
         self.choice = choice if choice in _SCHEMES else SYSTEM
         hints.setColorScheme(_SCHEMES.get(choice, Qt.ColorScheme.Unknown))
@@ -124,7 +125,7 @@ class Theme(QObject):
         for window in QApplication.topLevelWidgets():
             window.setProperty("scheme", self.colours.scheme)
         # The style sheet names the palette's roles, which Qt looks up when it polishes a widget: another style sheet
-        # would have everything laid out again.
+        # would cause a new layout of everything.
         for widget in QApplication.allWidgets():
             widget.style().polish(widget)
         self.changed.emit()
@@ -132,7 +133,7 @@ class Theme(QObject):
     def apply_style_sheet(self, widget: QWidget) -> None:
         """Apply the style sheet to a widget and its children, if it is not applied yet; it follows the theme.
 
-        Not on the application: there Qt restyles each widget once for itself and once for each widget around it.
+        Not on the application: there Qt restyles each widget once for itself and once for each of its ancestors.
         """
         if widget.styleSheet() != self._sheet:
             widget.window().setProperty("scheme", self.colours.scheme)
@@ -157,7 +158,7 @@ class Theme(QObject):
 
 
 def ink_on(ground: QColor) -> QColor:
-    """Return black or white, whichever contrasts more with a ground: by 4.5:1 at least (WCAG 2.2, with gamma 2.2)."""
+    """Return black or white, whichever contrasts more with a background: at least 4.5:1 (WCAG 2.2, with gamma 2.2)."""
     red, green, blue = (part**2.2 for part in (ground.redF(), ground.greenF(), ground.blueF()))
     return QColor("white" if 0.2126 * red + 0.7152 * green + 0.0722 * blue < _AS_FAR_FROM_WHITE_AS_BLACK else "black")
 
@@ -197,7 +198,7 @@ _ROLES = {
     "warning": QPalette.ColorRole.Shadow,
     "bad": QPalette.ColorRole.BrightText,
 }
-"""The colours that the style sheet has, by their names, and where the palette has them."""
+"""The style sheet's colours by name, with their roles in the palette."""
 
 _ALSO = {
     QPalette.ColorRole.AlternateBase: "window",

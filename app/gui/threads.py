@@ -34,7 +34,7 @@ Progress = TypeVar("Progress")
 
 
 class Background(QObject):
-    """Runs functions one after another on one thread, so that no two of them use a database at the same time.
+    """Runs functions one after another on one thread, so that no two use a database at the same time.
 
     Thread: GUI only.
     """
@@ -44,11 +44,11 @@ class Background(QObject):
     def __init__(
         self, parent: QObject | None = None, is_handled: Callable[[UserError], bool] = lambda _: False
     ) -> None:
-        """Start no thread before there is work.
+        """Create a queue; its thread starts with the first work.
 
         Args:
             parent: The owner.
-            is_handled: Gets each `UserError` first, on the GUI thread; True keeps it from those who asked for the work.
+            is_handled: Gets each `UserError` first, on the GUI thread; if it returns True, `failed` is not called.
         """
         super().__init__(parent)
         self._closed = False
@@ -69,7 +69,8 @@ class Background(QObject):
         Args:
             work: What to do, on the worker thread.
             done: Gets the result.
-            failed: Gets a `UserError`, also for a `UsageError` and for a bug; a bug is then raised on the GUI thread.
+            failed: Gets a `UserError`, including a `UsageError`, or one for a bug, which is then raised on the GUI
+                thread.
         """
         if self._closed:
             return
@@ -83,7 +84,7 @@ class Background(QObject):
         done: Callable[[Result], None],
         failed: Callable[[UserError], None],
     ) -> None:
-        """Call `question` on the worker thread with an open database; else as `run` does."""
+        """Call `question` on the worker thread with an open database; otherwise like `run`."""
 
         def work() -> Result:
             from app.storage.store import Store  # here: the window opens without it
@@ -94,7 +95,7 @@ class Background(QObject):
         self.run(work, done, failed)
 
     def close(self) -> None:
-        """Drop what has not started and wait for what has; nothing is delivered afterwards."""
+        """Drop pending work and wait for current work; nothing is delivered afterwards."""
         self._closed = True
         self._executor.shutdown(wait=True, cancel_futures=True)
 
@@ -114,15 +115,12 @@ class Background(QObject):
 
 @dataclass(frozen=True, slots=True)
 class JobControl(Generic[Progress]):
-    """The way from a job's work back to the window.
-
-    Thread: the job's own.
-    """
+    """A job's connection to the window. Thread: the job's own."""
 
     report: Callable[[Progress], None]
-    """Show how far the work is; returns immediately."""
+    """Show the work's progress; returns immediately."""
     stop: threading.Event
-    """Set when the work shall end early."""
+    """Set when the work must end early."""
 
 
 class CancellableJob(QObject):
@@ -153,18 +151,18 @@ class CancellableJob(QObject):
         """Call `work` on the job's thread, then `done` or `failed` on the GUI thread, as `Background.run` does.
 
         Args:
-            work: What to do. It looks at `stop` of its control, or waits on it, and ends soon after it is set.
+            work: What to do. It checks or waits on its control's `stop`, and ends soon after it is set.
             done: Gets the result.
-            failed: Gets the error; work that was stopped has to raise one.
-            on_progress: Gets each report, on the GUI thread and before the end.
+            failed: Gets the error; stopped work must raise one.
+            on_progress: Gets each report, on the GUI thread, before the end.
         """
         if self._stop.is_set():
-            self._stop = threading.Event()  # a new one: what was stopped may not have noticed yet
+            self._stop = threading.Event()  # a new one: stopped work may not have noticed yet
         control: JobControl[Progress] = JobControl(lambda report: self._reported.emit(on_progress, report), self._stop)
         self._background.run(lambda: work(control), done, failed)
 
     def stop(self) -> None:
-        """Ask what runs or waits to end early."""
+        """Ask current and pending work to end early."""
         self._stop.set()
 
     def close(self) -> None:
@@ -197,14 +195,14 @@ def _to_user_error(error: BaseException) -> UserError:
 
 @dataclass(frozen=True, slots=True)
 class HostMessage:
-    """What the telemetry of another host than this machine says."""
+    """A message of another host's telemetry."""
 
     host: str
     message: SamplerMessage
 
 
 WindowEvent = RunEvent | Inventory | Processes
-"""What `Bridge.arrived` has, with the number of the run."""
+"""What `Bridge.arrived` carries, with the number of the run."""
 
 _DRAIN_PERIOD_MS = 33
 _BUDGET_S = 0.008
@@ -213,8 +211,8 @@ _BUDGET_S = 0.008
 class Bridge(QObject):
     """Brings events to the GUI thread: `arrived` is emitted for each, then `drained` once per tick.
 
-    `arrived` has the event, of another host within a `HostMessage`, and the number of its run: None if the run has
-    none yet or the event is a machine's.
+    `arrived` carries the event, another host's within a `HostMessage`, and its run's number: None if the run has none
+    yet or the event is a machine's.
 
     Thread: GUI only, except `post`.
     """
@@ -234,10 +232,7 @@ class Bridge(QObject):
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
     def post(self, event: WindowEvent | HostMessage, run: int | None = None) -> None:
-        """Queue an event; the timer runs only while events arrive.
-
-        Thread: any.
-        """
+        """Queue an event; the timer runs only while events arrive. Thread: any."""
         self._queue.put((event, run))
         if not self._awake:
             self._awake = True
@@ -250,7 +245,7 @@ class Bridge(QObject):
         self.drained.emit()
 
     def close(self) -> None:
-        """Deliver nothing more, not even after a wake-up that is already queued."""
+        """Deliver nothing more, even after a wake-up that is already queued."""
         self._closed = True
         self._timer.stop()
 
@@ -265,7 +260,7 @@ class Bridge(QObject):
             return
         self._timer.stop()
         self._awake = False
-        if not self._queue.empty():  # an event was posted after the last look, when the timer still counted as running
+        if not self._queue.empty():  # an event was posted after the last check, when the timer still counted as running
             self._awake = True
             self._timer.start()
 
@@ -283,7 +278,7 @@ class Bridge(QObject):
 
 
 class BridgeSink:
-    """A run's sink that passes its events to the window, except for samples: these come from the feed.
+    """A run's sink that forwards its events to the window, except samples, which come from the feed.
 
     Thread: the session's.
     """
@@ -302,11 +297,11 @@ class BridgeSink:
 _COLLECT_PERIOD_MS = 1_000
 
 _trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
-"""Gives the freed memory between used memory back to the system, which free() of glibc does not; in 1 to 3 ms."""
+"""Returns freed memory between used memory to the system, which glibc's free() does not; takes 1 to 3 ms."""
 
 
 class GuiGarbageCollector(QObject):
-    """Collects garbage on the GUI thread, once per second and by Python's own thresholds, and gives free memory back.
+    """Collects garbage on the GUI thread, once per second and by Python's thresholds, and returns free memory.
 
     Thread: GUI only.
     """
@@ -321,7 +316,7 @@ class GuiGarbageCollector(QObject):
     def start(self) -> None:
         """Replace the automatic collector; objects that exist now (modules, classes) are never examined again.
 
-        What is garbage among them, some hundred objects, stays: a search of all takes longer than a frame.
+        Garbage among them, a few hundred objects, stays, because searching all takes longer than a frame.
         """
         gc.disable()
         self._freeze()
@@ -333,10 +328,10 @@ class GuiGarbageCollector(QObject):
         gc.enable()
 
     def collect(self) -> None:
-        """Collect the oldest generation whose threshold is passed, as the automatic collector does.
+        """Collect the oldest generation whose threshold is exceeded, as the automatic collector does.
 
-        Modules imported since the last time are not examined again either: they come with the first use of a screen
-        and would be a third of all objects.
+        Modules imported since the last time are excluded too: a screen's first use imports them, and they would be a
+        third of all objects.
         """
         if len(sys.modules) > self._module_count:
             gc.collect()

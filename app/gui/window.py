@@ -1,4 +1,4 @@
-"""The main window: tabs over the screens, and a description of the machine."""
+"""The main window: tabs for the screens, and a description of the machine."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ from app.paths import RESOURCES
 
 
 def focus_next(window: QWidget, *, forward: bool) -> bool:
-    """Give the keyboard to the next widget, or to the one before, and show it; return whether there is one."""
+    """Focus and show the next widget, or the previous one; return whether there is one."""
     order = list(_in_order(window))
     stops = [widget for widget in order if _is_stop(widget)]
     if not stops:
@@ -83,7 +83,7 @@ def _in_order(widget: QWidget) -> Iterator[QWidget]:
 
 
 def _in_layout(layout: QLayout, around: QWidget) -> Iterator[QWidget]:
-    """Yield what is in a layout of a widget, in the layout's order.
+    """Yield the items in a widget's layout, in order.
 
     Never by `itemAt`: PySide6 does not notice when Qt deletes an item that Python has seen, and crashes later.
     """
@@ -96,12 +96,12 @@ RUN, MONITOR, HISTORY, COMPARE = range(4)
 """The pages, in the order of their tabs."""
 
 _DOTS = {"good": "●", "muted": "○", "warning": "▲", "bad": "✖"}
-"""The mark of the machine's state by its tone; their shapes are those of Monitor."""
+"""The machine's state mark by tone, in Monitor's shapes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The title of a screen's tab, and what makes the screen when it is first needed."""
+    """The title of a screen's tab, and the function that creates the screen when first needed."""
 
     title: str
     make: Callable[[], QWidget]
@@ -110,7 +110,7 @@ class Page:
 class MainWindow(QMainWindow):
     """Tabs over pages that are created when first needed. Closing emits `close_requested` until `allow_close`.
 
-    Every page has its own copy of the style sheet, from when it is first shown.
+    Every page gets its own copy of the style sheet when first shown.
     """
 
     painted = Signal()
@@ -144,8 +144,8 @@ class MainWindow(QMainWindow):
         self.help_menu.addAction("&Keys and actions").triggered.connect(self.keys_requested)
         self.help_menu.addAction("Show &log").triggered.connect(self.show_log_requested)
         self._state = WindowState("window", self)
-        # Open where the window was closed; where that screen is gone, Qt takes one that is there.
-        # Qt restores nothing on a screen of quite another width: then the size at least is as it was.
+        # Open where the window was closed; if that screen is gone, Qt chooses another. On a screen of very different
+        # width Qt restores nothing: then at least the size is as before.
         size = self._state.read("size", (0, 0), tuple[int, int])
         if not self.restoreGeometry(QByteArray(self._state.read("geometry", b""))) and min(size) > 0:
             self.resize(QSize(*size).boundedTo(self.screen().availableSize()))
@@ -155,9 +155,9 @@ class MainWindow(QMainWindow):
         return self._tabs.currentIndex()
 
     def show_page(self, index: int) -> None:
-        """Turn to a page, created now if it is the first time."""
+        """Switch to a page, created if necessary."""
         if index != self._tabs.currentIndex():
-            self._tabs.setCurrentIndex(index)  # its tab turns the page
+            self._tabs.setCurrentIndex(index)  # this switches the page
             return
         self.make_page(index)
         self._stack.setCurrentIndex(self._stack_indices[index])
@@ -166,22 +166,19 @@ class MainWindow(QMainWindow):
         self.page_shown.emit(index)
 
     def show_last_page(self, database: Path) -> None:
-        """Turn to the page that a database was left on, at first to Run, and remember the page from now on."""
+        """Switch to the page last used with a database, at first Run, and remember the page from now on."""
         state = WindowState("window", self, database)
         page = state.read("page", RUN)
         self.show_page(page if page in range(len(self._pages)) else RUN)
         self.page_shown.connect(partial(state.keep, "page"))
 
     def make_page(self, index: int) -> None:
-        """Create a page, unless it exists, without turning to it."""
+        """Create a page if missing, without switching to it."""
         if index not in self._stack_indices:
             self._stack_indices[index] = self._stack.addWidget(PageScroller(self._pages[index].make()))
 
     def show_machine(self, text: str, tone: str, help: str = "") -> None:
-        """Show which machine this is.
-
-        `tone` is the role of the dot: good, warning, bad or muted.
-        """
+        """Show which machine this is. `tone` is the role of the dot: good, warning, bad or muted."""
         self._machine.setText(text)
         self._machine.setToolTip(plain_tooltip(help))
         self._dot.setToolTip(plain_tooltip(help))
@@ -215,11 +212,11 @@ class MainWindow(QMainWindow):
             self.painted.emit()
 
     def focusNextPrevChild(self, forward: bool) -> bool:
-        """Move on by Tab, which Qt asks the window about."""
+        """Handle Tab, about which Qt asks the window."""
         return focus_next(self, forward=forward)
 
     def save_picture(self, *, to_clipboard: bool = False) -> None:
-        """Save or copy the plot under the pointer, or those in sight."""
+        """Save or copy the plot under the pointer, or the visible ones."""
         from app.gui.plot.pictures import save_picture_in_sight
 
         if (page := self._stack.currentWidget()) is not None:

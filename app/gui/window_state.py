@@ -1,8 +1,8 @@
-"""What the window remembers from one start to the next: its place, splitters, columns, and what was chosen last.
+"""The window's state across starts: its place, splitters, columns, and last choices.
 
-All windows share one INI file in the user's state folder, written by Qt: whole, under a lock, with what other windows
-wrote since. Of two windows that change the same thing the later one wins. What cannot be read or written is as if it
-had never been remembered: a start never fails over it. https://doc.qt.io/qt-6/qsettings.html
+All windows share one INI file in the user's state folder, written by Qt atomically, under a lock, merged with other
+windows' changes. If two windows change the same value, the later one wins. Values that cannot be read or written count
+as never stored: a start never fails because of them. https://doc.qt.io/qt-6/qsettings.html
 """
 
 import os
@@ -19,10 +19,10 @@ FILE_VARIABLE = "VARIANTSCOPE_WINDOW"
 """The environment variable that names another file."""
 
 FILE_PROPERTY = "windowStateFile"
-"""Of the application: the file. Without it nothing is remembered, as in tests, benchmarks and pictures."""
+"""The application's property for the file. Without it nothing is remembered, as in tests, benchmarks and pictures."""
 
 _WRITE_DELAY_MS = 500
-"""After a change: while a splitter is dragged nothing is written, for a write waits for the disk."""
+"""The delay after a change: nothing is written while a splitter is dragged, because a write waits for the disk."""
 
 Value = TypeVar("Value")
 
@@ -36,7 +36,7 @@ def state_path() -> Path:
 
 
 def remember_windows(application: QApplication, path: Path) -> None:
-    """Let the windows of an application remember their state in a file, which its user alone may read."""
+    """Let an application's windows remember their state in a file that only its user may read."""
     application.setProperty(FILE_PROPERTY, str(path))
     try:
         path.parent.mkdir(0o700, parents=True, exist_ok=True)
@@ -46,7 +46,7 @@ def remember_windows(application: QApplication, path: Path) -> None:
 
 
 class WindowState(QObject):
-    """What one screen remembers, by name. `write_states` writes what is left when the window closes.
+    """The stored values of one screen, by name. `write_states` writes the rest when the window closes.
 
     Thread: GUI only.
     """
@@ -55,9 +55,9 @@ class WindowState(QObject):
         """Open the state of a screen.
 
         Args:
-            screen: Name of the screen; a name never changes, or users would lose what they had.
-            parent: A widget of the window, best the screen itself; what has none writes by itself.
-            database: Of what makes sense with its runs alone, such as a filter by tag.
+            screen: The screen's name, which never changes, or users would lose their state.
+            parent: A widget of the window, preferably the screen; without a window, it writes by itself.
+            database: The database for values that only make sense with its runs, such as a filter by tag.
         """
         super().__init__(parent)
         self._group = f"{screen}/{database}" if database else screen
@@ -70,17 +70,17 @@ class WindowState(QObject):
         self._delay.timeout.connect(self.write)
 
     def read(self, name: str, default: Value, kind: type[Value] | None = None) -> Value:
-        """Return what is remembered by a name, else `default`.
+        """Return the stored value of a name, else `default`.
 
         Args:
             name: The name.
-            default: Its value until one is kept, or where that is of another type: text, number, bool, bytes, a frozen
+            default: The value if none is stored, or if it has another type: text, number, bool, bytes, a frozen
                 dataclass or a struct.
-            kind: Its type, where that of the default does not say all: `list[int]`.
+            kind: Its type, if the default's is incomplete: `list[int]`.
         """
         stored = self._changed.get(name) or (self._settings and self._settings.value(f"{self._group}/{name}"))
         try:
-            # JSON keeps the types: INI reads every number as text, and a list of one as its only word.
+            # JSON keeps the types: INI reads every number as text, and a list of one item as a plain word.
             return msgspec.json.decode(stored, type=kind or type(default)) if isinstance(stored, str) else default
         except msgspec.DecodeError:
             return default
@@ -92,7 +92,7 @@ class WindowState(QObject):
         self._delay.start()
 
     def keep_splitter(self, name: str, splitter: QSplitter) -> None:
-        """Give a splitter, with all its parts, the sizes that it had, and remember what the user makes of them."""
+        """Restore a splitter's sizes, with all its parts, and remember the user's changes."""
         sizes = self.read(name, [], list[int])
         if len(sizes) == splitter.count():
             splitter.setSizes(sizes)
@@ -108,7 +108,7 @@ class WindowState(QObject):
 
 
 def write_states(*parts: QWidget) -> None:
-    """Write what every screen within these widgets has not written yet."""
+    """Write what every screen within these widgets has not yet written."""
     for part in parts:
         for state in part.findChildren(WindowState):
             state.write()

@@ -180,10 +180,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that the user has named.
-
-    `address` is as `parse_address` reads it.
-    """
+    """A host that the user has named. `address` is as `parse_address` reads it."""
 
     name: str
     address: str

@@ -70,10 +70,7 @@ def detached_folder() -> Path:
 
 
 class RecordingFile:
-    """The recording of a run on this machine.
-
-    Thread: the run's.
-    """
+    """The recording of a run on this machine. Thread: the run's."""
 
     def __init__(self, path: Path) -> None:
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

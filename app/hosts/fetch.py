@@ -108,10 +108,7 @@ def _entered_by(address: Address) -> Address:
 
 
 class Fetch:
-    """One detached run on its way into the database.
-
-    Thread: `run` blocks its thread, once; `leave` any.
-    """
+    """One detached run on its way into the database. Thread: `run` blocks its thread, once; `leave` any."""
 
     def __init__(self, entry: HostEntry, detached: DetachedRun, database: Path, notify: Callable[[str], None]) -> None:
         """Take the run and where it shall be stored; `notify` gets a sentence while it waits for its devices."""

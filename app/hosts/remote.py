@@ -40,10 +40,7 @@ _RUN, _TELEMETRY = ("run", "--events"), ("watch", "--events")
 
 
 class Runners:
-    """The programs on a host that make its runs and jobs: one that is idle takes the next.
-
-    Thread: any.
-    """
+    """The programs on a host that make its runs and jobs: one that is idle takes the next. Thread: any."""
 
     def __init__(self, entry: HostEntry, limits: LinkLimits | None = None) -> None:
         self._entry, self._limits = entry, limits
@@ -115,10 +112,7 @@ class HostLeases(DeviceLeases):
 
 
 class RemoteSampler:
-    """The telemetry of a host, as the sampler of a `TelemetryFeed`.
-
-    Thread: see `Sampler`.
-    """
+    """The telemetry of a host, as the sampler of a `TelemetryFeed`. Thread: see `Sampler`."""
 
     def __init__(self, process: HostProcess, hello: HostHello, _hz: float) -> None:
         self._process, self._schedules = process, LAUNCHERS[process.address.kind].schedules
@@ -214,10 +208,7 @@ def play(
 
 
 class RemoteRun:
-    """A run on a host: its program's messages, checked and emitted here.
-
-    Thread: that of the run.
-    """
+    """A run on a host: its program's messages, checked and emitted here. Thread: that of the run."""
 
     def __init__(
         self, connection: "Connection", order: RunOrder, wishes: RunWishes, emit: Callable[[RunEvent], None]

@@ -198,10 +198,7 @@ def host_hello() -> HostHello:
 
 
 class Outbox:
-    """Writes reports on its own thread.
-
-    Thread: any.
-    """
+    """Writes reports on its own thread. Thread: any."""
 
     def __init__(self, output: Output) -> None:
         self._output = output

@@ -78,10 +78,7 @@ class Track:
     def slice(
         self, name: str, category: str, start_ns: int, end_ns: int, args: Mapping[str, Any] = _NO_ARGS
     ) -> TraceEvent:
-        """Return a slice.
-
-        Details that are None or not finite are left out; times are on the monotonic clock.
-        """
+        """Return a slice. Details that are None or not finite are left out; times are on the monotonic clock."""
         ts = self.to_us(start_ns)
         dur = self.to_us(end_ns) - ts
         return TraceEvent(

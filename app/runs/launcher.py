@@ -113,10 +113,7 @@ Post = Callable[[WorkerEvent], None]
 
 
 class Worker(Protocol):
-    """One started worker. `Exited` is its last event.
-
-    Thread: any. Its events are posted by threads of the launcher.
-    """
+    """One started worker. `Exited` is its last event. Thread: any. Its events are posted by threads of the launcher."""
 
     @property
     def pid(self) -> int: ...

@@ -58,10 +58,7 @@ def candidate_devices(spec: RunSpec, machine: Machine) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Devices that this process holds until `release`; empty if a run needs none.
-
-    Thread: any.
-    """
+    """Devices that this process holds until `release`; empty if a run needs none. Thread: any."""
 
     devices: tuple[str, ...] = ()
     _give_back: Callable[[], None] = lambda: None
@@ -73,10 +70,7 @@ class Lease:
 
 
 class DeviceLeases(ABC):
-    """The leases of one machine, this one or another.
-
-    Thread: any.
-    """
+    """The leases of one machine, this one or another. Thread: any."""
 
     @abstractmethod
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
@@ -139,10 +133,7 @@ class DeviceLeases(ABC):
 
 
 class Leases(DeviceLeases):
-    """The leases of this machine.
-
-    Thread: any.
-    """
+    """The leases of this machine. Thread: any."""
 
     def __init__(self, folder: Path | None = None) -> None:
         """Use this folder of lock files; None for that of the environment, or what all users of the machine share."""

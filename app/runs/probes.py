@@ -63,10 +63,7 @@ SinksForTry = Callable[[int, int], Sequence[Sink]]
 
 
 class LargestBatchSession:
-    """The search for the largest batch size that fits.
-
-    Thread: `run` blocks its thread, once; `stop` any.
-    """
+    """The search for the largest batch size that fits. Thread: `run` blocks its thread, once; `stop` any."""
 
     def __init__(self, spec: RunSpec, bounds: SearchBounds, services: RunServices, sinks_for_try: SinksForTry) -> None:
         self._spec = spec

@@ -40,10 +40,7 @@ _MOST_EVENTS = 80_000
 
 
 class Sink(Protocol):
-    """Gets a run's events as they come.
-
-    Thread: the session's.
-    """
+    """Gets a run's events as they come. Thread: the session's."""
 
     def handle(self, event: RunEvent) -> None: ...
 

@@ -213,10 +213,7 @@ def _framework(spec: RunSpec) -> str:
 
 
 class _ImportLease:
-    """The lease of the processor, held once for all current imports of this program.
-
-    Thread: any.
-    """
+    """The lease of the processor, held once for all current imports of this program. Thread: any."""
 
     def __init__(self, leases: DeviceLeases) -> None:
         self._leases = leases

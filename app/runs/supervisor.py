@@ -68,10 +68,7 @@ _SPANS: dict[type[Message], _PhaseSpan] = {
 
 
 class MessageOrder:
-    """Checks the order of one run's messages.
-
-    Thread: one.
-    """
+    """Checks the order of one run's messages. Thread: one."""
 
     def __init__(
         self, start: ClockAnchor, now: Callable[[], ClockAnchor] = now_here, *, of_events: bool = False
@@ -335,10 +332,7 @@ _MOST_MESSAGES, _MOST_LINES = 4, 2_000
 
 
 class Inbox:
-    """The queue of a run's supervisor.
-
-    Thread: `get` on the session's; the others any.
-    """
+    """The queue of a run's supervisor. Thread: `get` on the session's; the others any."""
 
     def __init__(self) -> None:
         self._items: queue.SimpleQueue[tuple[InboxItem, threading.Semaphore | None]] = queue.SimpleQueue()

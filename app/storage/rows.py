@@ -98,10 +98,7 @@ def record(kind: Callable[..., Record], columns: Sequence[str], row: Sequence[An
 def insert(
     connection: sqlite3.Connection, table: str, columns: Sequence[str], rows: Iterable[Row], statement: str = "INSERT"
 ) -> None:
-    """Insert rows into a table, in the caller's transaction.
-
-    `statement` precedes INTO, such as `INSERT OR IGNORE`.
-    """
+    """Insert rows into a table, in the caller's transaction. `statement` precedes INTO, such as `INSERT OR IGNORE`."""
     marks = ", ".join("?" * len(columns))
     connection.executemany(f"{statement} INTO {table} ({', '.join(columns)}) VALUES ({marks})", rows)
 

@@ -180,10 +180,7 @@ def take_inventory() -> Inventory:
 
 
 class Pace:
-    """The period of the fast fields.
-
-    Thread: any; orders change it.
-    """
+    """The period of the fast fields. Thread: any; orders change it."""
 
     def __init__(self, hz: float) -> None:
         self.period_ns = int(1e9 / hz)

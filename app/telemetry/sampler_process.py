@@ -52,10 +52,7 @@ _SINGLE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class Sampler(Protocol):
-    """A running sampler, on this machine or another.
-
-    Thread: `messages` and `exit_code` one; the others any.
-    """
+    """A running sampler, on this machine or another. Thread: `messages` and `exit_code` one; the others any."""
 
     def messages(self) -> Iterator[SamplerMessage]:
         """Yield its messages until it has ended."""
@@ -82,10 +79,7 @@ It raises `OSError` if none can start now, and `TelemetryError` if none ever can
 
 
 class SamplerProcess:
-    """A sampler on this machine.
-
-    Thread: see `Sampler`.
-    """
+    """A sampler on this machine. Thread: see `Sampler`."""
 
     def __init__(self, hz: float) -> None:
         """Start the process, which ends when its stdin closes; raises `OSError`."""

@@ -162,10 +162,7 @@ class EqualityCheck:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunHeader:
-    """A stored run without its measurements, as experiments need it.
-
-    `gpu_uuids` are the GPUs it used.
-    """
+    """A stored run without its measurements, as experiments need it. `gpu_uuids` are the GPUs it used."""
 
     row: RunRow
     environment: Mapping[str, str] = field(default_factory=dict)

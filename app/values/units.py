@@ -54,18 +54,12 @@ def bound(text: str) -> str:
 
 
 def with_unit(value: float | None, unit: str, decimals: int = 0) -> str:
-    """Return the value with its unit and a fixed number of decimals.
-
-    None and NaN are a dash.
-    """
+    """Return the value with its unit and a fixed number of decimals. None and NaN are a dash."""
     return quantity(f"{value:,.{decimals}f}", unit) if is_known(value) else ABSENT
 
 
 def amount(value: float | None, unit: str, digits: int = 3) -> str:
-    """Return the value with its unit and about that many significant digits.
-
-    None and NaN are a dash.
-    """
+    """Return the value with its unit and about that many significant digits. None and NaN are a dash."""
     return quantity(number(value, digits), unit) if is_known(value) else ABSENT
 
 

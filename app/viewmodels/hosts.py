@@ -63,10 +63,7 @@ def describe_stage(state: HostState) -> tuple[str, Tone]:
 
 
 def host_field(chosen: str, states: Sequence[HostState], inventory: Inventory | None) -> Field:
-    """Return the choice of a run's host.
-
-    The inventory is the chosen host's, once known.
-    """
+    """Return the choice of a run's host. The inventory is the chosen host's, once known."""
     states_by_name = {state.name: state for state in states}
     state = states_by_name.get(chosen, HostState(name=chosen))
     note = "" if not chosen else _note(state, inventory)

@@ -37,19 +37,19 @@ _PREVIOUS_KEYS = (Qt.Key.Key_Left, Qt.Key.Key_Up)
 
 @lru_cache(maxsize=32)
 def _drawing(chart: Chart, palette: Palette, width: float) -> Drawing:
-    """Draw a chart once for a scheme and a width: its tab is opened again and again, and names take long to place."""
+    """Draw a chart once per scheme and width: its tab is opened repeatedly, and placing names is slow."""
     return draw_chart(chart, palette, width)
 
 
 class ChartWidget(QWidget):
-    """One chart in the theme's colours, as wide as the space for it.
+    """One chart in the theme's colours, as wide as its space.
 
-    A click on a mark opens its run; a menu asks which, where the mark has several. Arrows go from mark to mark, Enter
-    opens, the menu key shows the rest.
+    A click on a mark opens its run; if it has several, a menu asks which. Arrows move between marks, Enter opens, the
+    menu key shows more.
     """
 
     def __init__(self, theme: Theme, chart: Chart, actions: Actions, room: int) -> None:
-        """Draw a chart for the width that it is likely to have, in pixels; at another one it is drawn again."""
+        """Draw a chart for its likely width, in pixels; at another width it is drawn again."""
         super().__init__()
         self._theme = theme
         self._chart = chart
@@ -111,7 +111,7 @@ class ChartWidget(QWidget):
             self._point_at(None)
 
     def event(self, event: QEvent) -> bool:
-        """Take Escape while there is a current mark, before what is around the chart does."""
+        """Handle Escape while there is a current mark, before the surrounding widgets do."""
         if (
             isinstance(event, QKeyEvent)
             and event.type() == QEvent.Type.ShortcutOverride
@@ -187,7 +187,7 @@ class ChartWidget(QWidget):
         self.update()
 
     def _area_at(self, position: QPointF) -> int | None:
-        """Return the mark at a position; of several the one with the nearest centre."""
+        """Return the mark at a position; of several, the one with the nearest centre."""
         point = position.x(), position.y()
         hits = [n for n, area in enumerate(self.hit_areas) if area.contains(*point)]
         return min(hits, key=lambda n: math.dist(point, self.hit_areas[n].centre), default=None)
@@ -208,7 +208,7 @@ class ChartWidget(QWidget):
 
 
 class ChartsView(QWidget):
-    """Charts one below the other; hidden while there is none."""
+    """A column of charts; hidden without any."""
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -216,12 +216,12 @@ class ChartsView(QWidget):
         self._actions = actions
         self.widgets: list[ChartWidget] = []
         self.room = 0
-        """The width that a chart will have, in pixels, where it is known before it is shown."""
+        """The width that a chart will have, in pixels, if known in advance."""
         self._column = make_column(parent=self, margins=0, spacing=3 * GRID)
         self.hide()
 
     def draw_ahead(self, charts: Sequence[Chart]) -> Callable[[], None]:
-        """Return what draws charts, in both schemes, on any thread: to show them is quick then."""
+        """Return a function that draws charts in both schemes, on any thread, so that showing them is fast."""
         width = min(max(self.room or self.width(), round(MIN_WIDTH)), _MAX_WIDTH)
         palettes = sorted((LIGHT, DARK), key=lambda palette: palette != self._theme.colours)
 

@@ -1,4 +1,4 @@
-"""The Compare screen's controller: reads, compares and lays out runs off the GUI thread; suggests comparisons."""
+"""The Compare screen's controller: reads, compares and arranges runs off the GUI thread; suggests comparisons."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 _MAX_CANDIDATES = 40
-"""How many of the user's latest runs are searched for two variants to compare."""
+"""How many of the user's latest runs are searched for two comparable variants."""
 
 
 def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
@@ -71,7 +71,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class _CompareData:
-    """All that is read for one choice of runs."""
+    """The data read for one choice of runs."""
 
     comparison: Comparison
     hidden_columns: frozenset[str]
@@ -79,7 +79,7 @@ class _CompareData:
 
 @dataclass(frozen=True, slots=True)
 class _Compared:
-    """What was compared last, in this window or an earlier one."""
+    """The last comparison, in this window or an earlier one."""
 
     runs: tuple[int, ...] = ()
     baseline: int = 0
@@ -164,7 +164,7 @@ class CompareController(QObject):
         self._view.leave_reading()
 
     def refresh(self) -> None:
-        """Read the runs again if one of them was active; without runs, show those of the last window, or offers."""
+        """Read the runs again if one of them was active; without runs, show the last window's comparison, or offers."""
         if not self._comparison.variants:
             self._read_offers()
             self._show_former()
@@ -173,7 +173,7 @@ class CompareController(QObject):
             self.show_runs([row.run for row in self._comparison.rows], question)
 
     def _show_former(self) -> None:
-        """Compare what was compared last, once, unless something else is to be compared."""
+        """Show the last window's comparison, once, unless another is requested."""
         former, self._former = self._former, _Compared()
 
         def show(runs: Sequence[int]) -> None:
@@ -214,13 +214,13 @@ class CompareController(QObject):
         self._compare_again(f"Comparing with run {run} …")
 
     def set_margin(self, margin_pct: float | None) -> None:
-        """Say whether variants are equal within this margin in percent, None for not."""
+        """Set the margin in percent within which variants are equal; None for no margin."""
         self._margin_pct = margin_pct
         self._state.keep("margin", margin_pct or 0.0)
         self._compare_again("Comparing again …")
 
     def ask(self, setting: str) -> None:
-        """Answer about another setting, as `compare --asked` does."""
+        """Change the setting that the answer is about, as `compare --asked` does."""
         runs = replace(self._comparison.compared_runs, asked=setting)
         self._comparison = replace(self._comparison, compared_runs=runs)
         self._compare_again("Comparing again …")
@@ -274,12 +274,12 @@ class CompareController(QObject):
         self._run_for_current(lambda: comparison_curves(runs, align), show)
 
     def save_report(self, path: Path) -> None:
-        """Write the comparison on the screen to a file, `.html` or `.md`."""
+        """Write the current comparison to a file, `.html` or `.md`."""
         comparison = self._comparison
         self._run_for_current(lambda: _write_report(self._database, comparison, path), self._view.show_report_path)
 
     def show_pivot(self, rows: str, columns: str) -> None:
-        """Show what the setting asked about does by two others; "" leaves the choice of either to the pivot."""
+        """Show the effect of the setting asked about by two others; "" leaves either to the pivot."""
         comparison = self._comparison
 
         def show(pivot: Pivot | None) -> None:
@@ -308,7 +308,7 @@ class CompareController(QObject):
         is_wanted: Callable[[], bool] = lambda: True,
         again: bool = False,
     ) -> None:
-        """Read off the GUI thread; what fails while it is wanted can be read again."""
+        """Read off the GUI thread; a failed read that is still wanted can be repeated."""
 
         def show(result: Result) -> None:
             if again:
@@ -325,13 +325,13 @@ class CompareController(QObject):
         self._background.run(work, show, fail)
 
     def _read_failed(self) -> None:
-        """Read again all that a lock or a full disk kept from being read."""
+        """Repeat everything that a lock or a full disk prevented from being read."""
         failed, self._failed = self._failed, []
         for read in failed:
             read()
 
     def _show_runs(self, data: _CompareData) -> None:
-        """Show verdict, charts and table; curves come when they are opened."""
+        """Show verdict, charts and table; curves are read when opened."""
         self._baseline = data.comparison.baseline
         self._view.table.hide_columns(data.hidden_columns)
         self._show_comparison(data.comparison, new_runs=True)
@@ -359,8 +359,8 @@ def _read_runs(
 ) -> _CompareData:
     """Read and compare runs; a stopped read ends early, and its result is dropped.
 
-    Without a question it is that of the runs, with the former baseline, if any. `answer` takes the answer before the
-    runs' samples are read, which takes most of the time.
+    Without a question, the runs' own and any former baseline are used. `answer` gets the answer before the samples are
+    read, which takes longest.
 
     Thread: not the GUI's.
     """

@@ -35,7 +35,7 @@ class _Entry:
 
 
 class VariantLegend(Scroller):
-    """A button per variant, in lines; `toggled` has the runs of the one that is to be hidden or shown."""
+    """A button per variant, in lines; `toggled` carries the runs of a variant to hide or show."""
 
     toggled = Signal(object)
 
@@ -115,7 +115,7 @@ _MEANS = (
 
 
 class CurvesView(QWidget):
-    """Shows `CompareCurves`; `toggled` has the runs whose legend entry was clicked."""
+    """Shows `CompareCurves`; `toggled` carries the runs whose legend entry was clicked."""
 
     alignment_requested = Signal(str)
     toggled = Signal(object)
@@ -127,7 +127,7 @@ class CurvesView(QWidget):
         self._hidden: frozenset[int] = frozenset()
         self._drawn_of_all = ""
         self.is_waiting = False
-        """Whether the curves of other runs are still to come."""
+        """Whether other runs' curves are still awaited."""
         self.panels = PanelStack(theme, staggered=True)
         self.align_choice = QComboBox()
         self._laid_over = toggle_button("Laid over", "The curves of all runs in one panel for each quantity")
@@ -142,7 +142,7 @@ class CurvesView(QWidget):
         self._build()
 
     def clear(self) -> None:
-        """Show no curves: those of other runs are read."""
+        """Show no curves while those of other runs are read."""
         self.show_curves(CompareCurves(align=self._curves.align), (), frozenset(), "")
         self.is_waiting = True
 
@@ -156,7 +156,6 @@ class CurvesView(QWidget):
         self.time_bar.offer_ranges(self.panels.offered.ranges)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
-        """Hide the curves of these runs alone."""
         self._hidden = hidden
         if self.side_by_side_button.isChecked():
             self._show(self.panels.span)
@@ -191,7 +190,7 @@ class CurvesView(QWidget):
         return self.means_box.isChecked() and bool(self._curves.means) and not self.side_by_side_button.isChecked()
 
     def _hide_curves(self) -> None:
-        """Hide the curves of hidden runs; a mean goes with the last of its runs."""
+        """Hide the curves of hidden runs; a mean disappears with the last of its runs."""
         self.legend.show_hidden(self._hidden)
         hidden = [run for run in self._runs if run in self._hidden]
         if self._shows_means:

@@ -1,4 +1,4 @@
-"""The Compare screen: the answer, its plots, table, charts and curves, and what qualifies it; offers before."""
+"""The Compare screen: the answer, its plots, table, charts and curves, and qualifications; at first, offers."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -56,7 +56,7 @@ _BUTTON_TEXTS: "Mapping[OfferAction, str]" = {
 
 
 class OffersView(Scroller):
-    """Shows `Offer`s; `offer_accepted` has the one whose button was pressed."""
+    """Shows `Offer`s; `offer_accepted` carries the one whose button was pressed."""
 
     offer_accepted = Signal(object)
 
@@ -70,7 +70,7 @@ class OffersView(Scroller):
         self._build()
 
     def show_offers(self, offers: "Sequence[Offer]", *, experiments: bool) -> None:
-        """Show these offers, and the button for stored experiments if there are any; equal offers stay."""
+        """Show these offers, and a button for stored experiments if there are any; equal offers stay."""
         self.experiments_button.setVisible(experiments)
         if tuple(offers) == self._offers:
             return
@@ -81,7 +81,7 @@ class OffersView(Scroller):
             self._rows.addWidget(separator())
             self._rows.addWidget(self._offer_row(offer))
         self._rows.addWidget(separator())
-        # Give the keyboard to the first offer where Qt left it to the page, in which nothing took it yet.
+        # Focus the first offer if Qt left the focus to the page, where nothing has it yet.
         focused, first = self.window().focusWidget(), next(iter(self.offers.values()), None)
         if first is not None and self.isVisible() and focused is not None and focused.isAncestorOf(first):
             first.setFocus()
@@ -136,19 +136,18 @@ _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
 
 _MOST_WARNINGS = 3
-"""In sight; the rest unfolds."""
+"""How many warnings are visible; the others unfold."""
 _NOTES_HEIGHT = 22 * GRID
 _INTERLEAVE_HINT = "Run these variants again, interleaved, as often as before and at least three times each"
 _MOST_RUNS = 100
-"""That one click may ask for."""
+"""The most runs that one click may request."""
 
 
 class CompareHeader(QWidget):
     """The answer in the largest letters, and what would decide it.
 
-    `interleave_requested` has a run of each variant that should be measured interleaved, the baseline's first;
-    `here_requested` how often each variant should be measured on this machine, `baseline_requested` a run of the
-    variant that should be the baseline.
+    `interleave_requested` carries a run of each variant to measure interleaved, the baseline's first; `here_requested`
+    how often to measure each variant on this machine, `baseline_requested` a run of the new baseline variant.
     """
 
     interleave_requested = Signal(object)
@@ -172,7 +171,7 @@ class CompareHeader(QWidget):
         make_column(self.result, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0))
 
     def show_model(self, comparison: Comparison, *, new_runs: bool) -> None:
-        """Show the answer of a comparison; of the same runs in no less room than before, or all below it would jump."""
+        """Show a comparison's answer; for the same runs in at least the same height, so that nothing below it jumps."""
         if new_runs:
             self.setMinimumHeight(0)
         self._comparison = comparison
@@ -184,11 +183,11 @@ class CompareHeader(QWidget):
 
     @property
     def _repeats(self) -> int:
-        """As often as the variants were measured, and at least so often that they have intervals."""
+        """Return the variants' number of measurements, at least enough for intervals."""
         return max(MIN_REPEATS, *(len(throughputs(variant.result.runs)) for variant in self._comparison.variants))
 
     def _show_offers(self) -> None:
-        """Offer what would decide more, if it can be done from here."""
+        """Offer what would decide more, if it can be started here."""
         comparison = self._comparison
         verdict, variants = comparison.verdict, comparison.variants
         able = len(variants) > 1 and not self._actions.cannot_run([variant.result.runs[0].spec for variant in variants])
@@ -202,7 +201,7 @@ class CompareHeader(QWidget):
         self.steadier_button.setToolTip(plain_tooltip(f"Compare with {name}, whose runs differ less"))
 
     def show_waiting(self, text: str) -> None:
-        """Say instead of the answer what is being found out."""
+        """Replace the answer by what is being computed."""
         self.setMinimumHeight(self.height())
         self.result.show_waiting(text)
         for offer in self._offers:
@@ -210,7 +209,7 @@ class CompareHeader(QWidget):
 
 
 class CompareNotes(QWidget):
-    """The worst warnings, a line each, and on what and where it was measured; the rest unfolds above them."""
+    """Show nothing about a pending answer, in the same space."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -265,7 +264,7 @@ class CompareNotes(QWidget):
 
 
 class ReadingView(QWidget):
-    """Says how many runs are compared, how far that is, and the answer, once known; `cancelled` is the button's."""
+    """Shows how many runs are compared, the progress, and the answer once known; `cancelled` is its button's signal."""
 
     cancelled = Signal()
 
@@ -288,7 +287,7 @@ class ReadingView(QWidget):
         make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
     def show_progress(self, done: int, runs: int) -> None:
-        """Show how many of the runs are read, without a bar once all are: how far their comparison is nobody knows."""
+        """Show how many of the runs are read, without a bar at the end: a comparison's progress is unknown."""
         is_read = done == runs
         self._title.setText(f"{'Comparing' if is_read else 'Reading'} {format_run_count(runs)}")
         self._bar.setAccessibleName(f"{done} of {runs} read")
@@ -301,10 +300,10 @@ class ReadingView(QWidget):
 
 
 class CompareView(QWidget):
-    """Shows a `Comparison` and its `CompareCurves`; `painted` is emitted when what is in sight of both is drawn.
+    """Shows a `Comparison` and its `CompareCurves`; `painted` is emitted when their visible parts are drawn.
 
-    `report_requested` has the path of the file, `experiment_requested` the number of an experiment, `margin_chosen` the
-    margin of equivalence in percent, or None, `question_chosen` the setting that the answer should be about.
+    `report_requested` carries a file's path, `experiment_requested` an experiment's number, `margin_chosen` the margin
+    of equivalence in percent, or None, `question_chosen` the setting that the answer should be about.
     """
 
     painted = Signal()
@@ -343,7 +342,7 @@ class CompareView(QWidget):
         return self._margins.actions()
 
     def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
-        """Show these runs against their baseline; the rest as `CompareTabs` has it."""
+        """Show these runs against their baseline; for the rest see `CompareTabs`."""
         self._comparison = comparison
         self.problem.show_sentence("")
         self.reading.show_answer("")
@@ -366,13 +365,13 @@ class CompareView(QWidget):
         self.questions.setEnabled(not self.questions.isEmpty())
 
     def show_reading(self, done: int, runs: int) -> None:
-        """Say instead of all else how many runs of a comparison are read."""
+        """Show only how many runs of a comparison are read."""
         self.problem.show_sentence("")
         self.reading.show_progress(done, runs)
         self._pages.setCurrentWidget(self.reading)
 
     def show_waiting(self, text: str) -> None:
-        """Say instead of the answer that the runs are compared in another way; nothing can be copied meanwhile."""
+        """Replace the answer while the runs are compared in another way; nothing can be copied meanwhile."""
         self.header.show_waiting(text)
         self.tabs.answer.show_why(None)
         self.notes.show_waiting()
@@ -384,13 +383,13 @@ class CompareView(QWidget):
             self.show_model(self._comparison, new_runs=False)
 
     def show_curves(self, curves: CompareCurves) -> None:
-        """Show the curves of the runs; those hidden stay hidden."""
+        """Show the runs' curves; hidden ones stay hidden."""
         comparison = self._comparison
         extent = "".join(note.sentence for note in comparison.compared_runs.extent)
         self.tabs.curves.show_curves(curves, tuple(comparison.styles), self.table.hidden_runs, extent)
 
     def show_report_path(self, path: Path) -> None:
-        """Say where the report was written, with a button that opens it."""
+        """Show where the report was written, with a button that opens it."""
         self.problem.show_sentence("")
         self._report_path = path
         self._written_path.setText(f"Written to {path}.")
@@ -408,7 +407,7 @@ class CompareView(QWidget):
         menu.popup(anchor.mapToGlobal(QPoint(0, anchor.height())))
 
     def remember(self, database: Path) -> None:
-        """Arrange the table as it was for this database, and keep what the user makes of it."""
+        """Restore the table's arrangement for this database, and store the user's changes."""
         state = WindowState("compare", self, database)
         self.table.remember_widths(state)
         self.table.arrange(replace(state.read("arrangement", Arrangement()), column=None, unfolded=frozenset()))

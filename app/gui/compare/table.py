@@ -1,4 +1,4 @@
-"""The table of a comparison: variants and their runs from the fastest to the slowest."""
+"""The table of a comparison: variants and their runs, fastest first."""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
@@ -60,7 +60,6 @@ class CompareModel(CellModel):
         self.endResetModel()
 
     def hide_runs(self, hidden: Collection[int]) -> None:
-        """Hide the curves of these runs alone."""
         self.hidden = frozenset(hidden)
         if self.rows:
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.rows) - 1, 0), [Qt.ItemDataRole.CheckStateRole])
@@ -72,7 +71,7 @@ class CompareModel(CellModel):
         return {row.cells[_NAMES].name for row in self.rows}
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return whether a row is the baseline, or the fastest; the rest as in every table."""
+        """Return whether a row is the baseline, or the fastest; otherwise as in every table."""
         row = self.rows[index.row()]
         if role == Qt.ItemDataRole.AccessibleTextRole and self.table.keys[index.column()] == BASE:
             return "baseline" if row.is_baseline else "not the baseline"
@@ -81,15 +80,15 @@ class CompareModel(CellModel):
         return super().data(index, role)
 
     def flags(self, index: AnyIndex) -> Qt.ItemFlag:
-        """Return the flags: what has a check box says so to screen readers too."""
+        """Return the flags: check boxes are also announced to screen readers."""
         has_box = index.column() == _MARKS_COLUMN and self.rows[index.row()].style is not None
-        return _FLAGS_WITH_BOX if has_box else _FLAGS  # Qt looks at them three times for each cell that it paints
+        return _FLAGS_WITH_BOX if has_box else _FLAGS  # Qt calls this three times for each painted cell
 
     def is_folded(self, row: int) -> bool | None:
         return not self.is_open(self.rows[row]) if self.rows[row].is_parent else None
 
     def is_open(self, row: TableRow) -> bool:
-        """Return whether the rows of a variant or of a group are shown below it."""
+        """Return whether the rows of a variant or group are visible below it."""
         return (
             row.title not in self.arrangement.folded
             if row.kind == "group"
@@ -110,7 +109,7 @@ class CompareModel(CellModel):
 
 
 class CompareDelegate(CellDelegate):
-    """Paints the swatch in the first column and the radio mark of the baseline; the fastest has bold name and speed."""
+    """Paints the swatch in the first column and the baseline's radio mark; the fastest has bold name and speed."""
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
         model = index.model()
@@ -124,7 +123,7 @@ class CompareDelegate(CellDelegate):
             self._paint_radio(painter, QRect(option.rect), chosen=row.is_baseline)
 
     def paint_row_marks(self, painter: QPainter, area: QRect, position: int, model: CellModel) -> None:
-        """Paint the swatch of a row's curves behind its expander and check box."""
+        """Paint the swatch of a row's curves after its expander and check box."""
         super().paint_row_marks(painter, area, position, model)
         assert isinstance(model, CompareModel)
         row, state, middle = model.rows[position], model.check_state(position), area.center().y()
@@ -156,13 +155,13 @@ _LEADING = (VARIANT, SPEEDUP)
 _NAMES = 2
 """The column of the variants' names."""
 _FROZEN_COLUMNS = 3
-"""Run, baseline and name stay while the others scroll."""
+"""Run, baseline and name stay visible while the others scroll."""
 
 
 class CompareTableView(CellTable):
-    """Space hides and shows curves, B makes a baseline, arrows fold, Return opens, Ctrl+C copies.
+    """Space hides and shows curves, B sets the baseline, arrows fold, Return opens, Ctrl+C copies.
 
-    So does the mouse. `baseline_requested` has the number of a run, `columns_changed` the names of the hidden columns,
+    The mouse does the same. `baseline_requested` carries a run's number, `columns_changed` the names of hidden columns,
     `arranged` the user's new arrangement.
     """
 
@@ -188,9 +187,9 @@ class CompareTableView(CellTable):
         self._frozen = FrozenColumns(self, self._delegate, _FROZEN_COLUMNS)
 
     def show_table(self, table: CompareTable) -> None:
-        """Show this table, arranged like the last one, but not in the order that was chosen for other runs.
+        """Show this table, arranged like the last one, except for an order chosen for other runs.
 
-        The current row stays if it can, unless it was the fastest.
+        The current row stays if possible, unless it was the fastest.
         """
         is_other = not _runs(self._model.table) <= _runs(table)
         self._show(table, replace(self.arrangement, column=None) if is_other else self.arrangement)
@@ -218,7 +217,7 @@ class CompareTableView(CellTable):
         return list(self._model.rows)
 
     def select_row(self, row: int) -> None:
-        """Select a row, unlike Qt's `selectRow` also while Ctrl or Shift is held, as in Ctrl+Shift+C."""
+        """Select a row, even (unlike Qt's `selectRow`) while Ctrl or Shift is held, as in Ctrl+Shift+C."""
         flags = QItemSelectionModel.SelectionFlag
         self.selectionModel().setCurrentIndex(self._model.index(row, 0), flags.ClearAndSelect | flags.Rows)
 
@@ -334,7 +333,7 @@ class CompareTableView(CellTable):
 
 
 def _are_alike(first: TableRow, second: TableRow) -> bool:
-    """Return whether both rows are heads of groups, or none is."""
+    """Return whether both rows are group heads, or neither is."""
     return (first.kind == "group") == (second.kind == "group")
 
 
@@ -343,7 +342,7 @@ def _runs(table: CompareTable) -> set[int]:
 
 
 def columns_menu(view: CompareTableView) -> QMenu:
-    """Return a menu with a check box for each column of a table with a value; it stays open while some are changed."""
+    """Return a menu with a check box for each non-empty column of a table; it stays open during changes."""
     menu = ChecksMenu(view)
     for key, column in zip(view.table.keys, view.table.columns, strict=True):
         if key in _ALWAYS_SHOWN or key in view.table.folded:
@@ -357,7 +356,7 @@ def columns_menu(view: CompareTableView) -> QMenu:
 
 
 def group_menu(view: CompareTableView) -> QMenu:
-    """Return a menu of the parameters that the variants of a table may be grouped by."""
+    """Return a menu of the parameters by which a table's variants may be grouped."""
     menu = QMenu(view)
     group = QActionGroup(menu)
     for name, title in (("", "No groups"), *view.table.parameters):

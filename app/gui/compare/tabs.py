@@ -71,7 +71,7 @@ class ScalingChart(QSvgWidget):
 
 
 class ScalingPanel(QWidget):
-    """One part for each of the worst pairs of runs that differ in their GPUs alone; hidden if there is none."""
+    """One part for each of the worst pairs of runs that differ only in their GPUs; hidden without any."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class ScalingPanel(QWidget):
         self.hide()
 
     def show_views(self, views: Sequence[ScalingView]) -> None:
-        """Show the pairs that lose most; all are in the report."""
+        """Show the pairs with the largest loss; the report has all."""
         clear_layout(self._column)
         for view in worst_pairs(views):
             self._column.addWidget(_pair(self._theme, view))
@@ -101,7 +101,7 @@ def _pair(theme: Theme, view: ScalingView) -> QWidget:
 
 
 class PivotView(QWidget):
-    """What the setting asked about does, by two others that the user chooses; `choice_made` has these."""
+    """The effect of the setting asked about, by two others that the user chooses; `choice_made` carries these."""
 
     choice_made = Signal(str, str)
 
@@ -114,7 +114,7 @@ class PivotView(QWidget):
         self._build()
 
     def show_pivot(self, pivot: Pivot | None, *, is_read: bool = True) -> None:
-        """Show a pivot; None says that no two variants differ in a single setting, once that `is_read`."""
+        """Show a pivot; None means that no two variants differ in a single setting, once that `is_read`."""
         table = pivot_table(pivot) if pivot else TextTable(head=(), rows=(), caption=_NO_PIVOT if is_read else "")
         if pivot:
             axes = {name: pivot.label(name) for name in pivot.axes}
@@ -180,7 +180,7 @@ _ROW = QSize(0, 3 * GRID)
 
 
 class WhyPanel(QWidget):
-    """Shows one variant against the baseline, and a choice of variants where there are several; hidden without any."""
+    """Shows one variant against the baseline, and a choice of variants if there are several; hidden without any."""
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -204,7 +204,7 @@ class WhyPanel(QWidget):
         self.hide()
 
     def show_views(self, views: tuple[WhyView, ...]) -> None:
-        """Show the view of the variant chosen before, if it is there, else of the one whose step differs most."""
+        """Show the view of the variant chosen before, else of the one whose step differs most."""
         if views is self._views:
             return
         chosen = self.choice.currentText()
@@ -240,7 +240,7 @@ class WhyPanel(QWidget):
 
 
 class PartsTable(QTreeWidget):
-    """The parts of a step, each with its kernels; as high as its rows. Arrows unfold, and so does a click."""
+    """The parts of a step with their kernels, without scrolling. Arrows or a click unfold a part."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -260,7 +260,7 @@ class PartsTable(QTreeWidget):
         super().resizeEvent(event)
 
     def show_rows(self, head: Sequence[str], rows: Sequence[WhyRow]) -> None:
-        """Show these rows, all parts folded; hidden without any."""
+        """Show these rows with all parts folded; hidden without any."""
         self.clear()
         self.setColumnCount(len(head) + 1)
         self.setHeaderLabels(["Part", *head])
@@ -290,7 +290,7 @@ def _items(rows: Sequence[WhyRow]) -> list[QTreeWidgetItem]:
             item.setTextAlignment(column, RIGHT if column else LEFT)
             if row.kind == "step":
                 item.setFont(column, bold)
-        # Names of kernels are full of angle brackets, which Qt would take for mark-up.
+        # Kernels' names are full of angle brackets, which Qt would take for mark-up.
         item.setToolTip(0, plain_tooltip(row.help))
         if row.is_detail:
             items[-1].addChild(item)
@@ -308,7 +308,7 @@ _TAB_OF_CHART: Mapping[str, str] = {
     "roofline": CHARTS,
     "gpus": SCALING,
 }
-"""Where a chart is, by its key; speed-ups are in the plot of the answer."""
+"""The tab of each chart, by key; speed-ups are in the answer's plot."""
 _TITLES = ANSWER, TABLE, PIVOT, WHY, CHARTS, SCALING, CURVES
 
 
@@ -331,10 +331,10 @@ class AnswerPage(QWidget):
 
 
 class CompareTabs(QWidget):
-    """The answer with its plots, the table, reasons, charts and curves; a tab with nothing to say is not there.
+    """The answer with its plots, the table, reasons, charts and curves; empty tabs are hidden.
 
-    What is not seen is made when it is opened: `pivot_requested` and `curves_requested` are emitted when these are
-    first seen for these runs, and the first again for each choice of the user's.
+    Hidden content is created when opened: `pivot_requested` and `curves_requested` are emitted when these are first
+    opened for these runs, the former again for each choice of the user.
     """
 
     pivot_requested = Signal(str, str)
@@ -375,7 +375,7 @@ class CompareTabs(QWidget):
         self._tabs.setCurrentIndex(_TITLES.index(title))
 
     def show_model(self, comparison: Comparison, *, new_runs: bool = True) -> None:
-        """Show a comparison; one of the same runs as the last one leaves their curves."""
+        """Show a comparison; one of the same runs keeps their curves."""
         self._comparison = comparison
         self._due.add(PIVOT)
         if new_runs:
@@ -387,7 +387,7 @@ class CompareTabs(QWidget):
         if self._title not in there:
             self.open_tab(ANSWER)
         for number, title in enumerate(_TITLES):
-            # Qt forgets a former tab's change at one that changes nothing.
+            # A call that changes nothing would make Qt forget a former tab's change.
             if self._tabs.isTabVisible(number) != (title in there):
                 self._tabs.setTabVisible(number, title in there)
         self._show_tab()
@@ -427,7 +427,7 @@ class CompareTabs(QWidget):
             self.pivot_requested.emit("", "")
 
     def hasHeightForWidth(self) -> bool:
-        """Return that it takes what room a long answer leaves, whose letters would be cut in a small window."""
+        """Return that it takes the space that a long answer leaves, which a small window would otherwise cut."""
         return False
 
     def _build(self) -> None:

@@ -1,4 +1,4 @@
-"""The gallery of prepared questions: what each asks, what it takes, what is known of its answer, and its start."""
+"""The gallery of prepared questions: each with its cost, its answer so far, and a button to start it."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -33,7 +33,7 @@ _LEAD = (
 )
 _WAITING = "Checking this machine …"
 _CARD_WIDTH = 44 * GRID
-"""From twice that on there are two columns of cards."""
+"""From twice this width on there are two columns of cards."""
 
 
 _CARD_ROLES = ("caption", "heading", "muted", "", "caption", "caption", "problem")
@@ -41,7 +41,7 @@ _CARD_ROLES = ("caption", "heading", "muted", "", "caption", "caption", "problem
 
 
 class GalleryView(QWidget):
-    """Shows `PresetLine`s as cards; the signals have the key of one, or the path of a file."""
+    """Shows `PresetLine`s as cards; the signals carry a card's key, or a file's path."""
 
     start_requested = Signal(str)
     verdict_requested = Signal(str)
@@ -66,7 +66,7 @@ class GalleryView(QWidget):
         self._build()
 
     def show_model(self, lines: Sequence[PresetLine], *, busy: bool) -> None:
-        """Show these presets; cards are rebuilt only for other presets."""
+        """Show these presets; cards are rebuilt only if the presets changed."""
         if [line.key for line in lines] != [card.key for card in self.cards]:
             if not self.cards:
                 self._head.show()
@@ -76,19 +76,19 @@ class GalleryView(QWidget):
             self._arrange()
         for card, line in zip(self.cards, lines, strict=True):
             card.show_model(line, busy=busy)
-            card.show()  # at once, not when Qt comes to it
-        # Wrapped texts have their height after a second layout, before which none of this is painted.
+            card.show()  # immediately, not when Qt gets to it
+        # Wrapped texts get their height in a second layout, before which nothing is painted.
         QCoreApplication.sendPostedEvents(None, QEvent.Type.LayoutRequest)
 
     def show_problem(self, text: str) -> None:
-        """Show why a file cannot be used, above the cards and in sight; "" for nothing."""
+        """Show why a file cannot be used, visibly above the cards; "" for nothing."""
         show_text(self._problem, text)
 
     def show_reading(self, text: str) -> None:
         show_text(self._reading, text)
 
     def focus_first(self) -> None:
-        """Give the keyboard to the first question that can be started."""
+        """Focus the first question that can be started."""
         starts = (card.start for card in self.cards if card.start.isEnabled())
         next(starts, self._open).setFocus()
 
@@ -186,10 +186,10 @@ Result = TypeVar("Result")
 
 
 class GalleryController(QObject):
-    """Shows the prepared questions while nothing is shown of a run, and submits what the user starts.
+    """Shows the prepared questions while no run is displayed, and submits what the user starts.
 
-    Thread: GUI only. Presets that may need a file of the user's are read by a job, which can take as long as
-    the framework's import or as a current run: nothing else waits for it.
+    Thread: GUI only. A separate job reads presets that may need a user's file, because that can take as long as the
+    framework's import or a current run.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class GalleryController(QObject):
         show_screen: Callable[[], None],
         actions: Actions,
     ) -> None:
-        """Make the controller of a window's questions; `submit` gets the plan of an experiment to run."""
+        """Create the controller of a window's questions; `submit` gets the plan of an experiment to run."""
         super().__init__(view)
         self._view = view
         self._gallery = view.gallery
@@ -227,14 +227,14 @@ class GalleryController(QObject):
         gallery.file_removed.connect(lambda file: self._list_file(file, listed=False))
 
     def open(self) -> None:
-        """Show the questions, with the keyboard in the form's field of several values or else on the first one."""
+        """Show the questions, and focus the form's field with several values, else the first question."""
         self._show_screen()
         self._view.show_gallery()
         if not self._view.form.focus_several():
             self._gallery.focus_first()
 
     def add_preset(self, path: Path) -> None:
-        """Show the questions with one more, a file of the user's."""
+        """Show the questions with an additional one, from a user's file."""
         self.open()
         self._list_file(str(path))
 
@@ -243,11 +243,11 @@ class GalleryController(QObject):
         self.read()
 
     def submit(self, plan: "Plan") -> None:
-        """Run an experiment on the form's host, now or when the queue comes to it, and show the plots of its runs."""
+        """Run an experiment on the form's host, now or in its turn, and show its runs' plots."""
         self._submit_to(self._form.form.host, plan)
 
     def compare_quickly(self, machine: "Machine", host: str = "") -> None:
-        """Run the quick comparison as it is for the machine of a host; "" is this one."""
+        """Run the quick comparison adapted to a host's machine; "" is this one."""
         self._services.reads.run(
             lambda: stored_experiments().quick_plan(machine), partial(self._submit_to, host), self._form.show_error
         )
@@ -258,7 +258,7 @@ class GalleryController(QObject):
         self._queue_plan(structs.replace(plan, host=host))
 
     def _refresh(self, busy: bool) -> None:
-        """Read again when a run has ended and when another machine is known; show what a start does."""
+        """Read again when a run has ended or another machine is known; show what a start does."""
         machine = self._form.form.selection.machine
         is_stale = machine != self._machine or (self._busy and not busy)
         self._machine, self._busy = machine, busy
@@ -267,14 +267,14 @@ class GalleryController(QObject):
             self.read()
 
     def come_in_sight(self) -> None:
-        """Read what could not be read before: of a screen out of sight nothing is."""
+        """Read what was not read before: nothing is read for an invisible screen."""
         if self._is_wanted and not self._lines:
             self.read()
 
     def read(self) -> None:
-        """Read the questions, then what is stored and left of each, then what is known of their answers.
+        """Read the questions, then their stored and remaining runs, then their answers.
 
-        Nothing is read before this was called: a new user is asked something else.
+        Nothing is read before this call, because a new user is asked something else first.
         """
         self._is_wanted = True
         if self._machine is None or not self._gallery.isVisible():
@@ -309,7 +309,7 @@ class GalleryController(QObject):
         self._gallery.show_problem(str(error))
 
     def _list_file(self, file: str, *, listed: bool = True) -> None:
-        """List one of the user's presets from now on, or take it from the list; its file stays.
+        """Add one of the user's presets to the list, or remove it; its file stays.
 
         No file that it names is read, because that would run it.
         """
@@ -347,7 +347,7 @@ class GalleryController(QObject):
 
 
 def stored_experiments() -> ModuleType:
-    """Return the module that reads experiments of the database, which the window's start does not wait for."""
+    """Return the module that reads the database's experiments, which the window's start does not import."""
     from app.gui.experiment import stored
 
     return stored

@@ -1,4 +1,4 @@
-"""The queue below the live view: banners, a summary line, the entries as a table, and the buttons that act on them."""
+"""The queue below the live view: banners, a summary line, a table of entries, and buttons for them."""
 
 import textwrap
 from collections.abc import Callable, Sequence
@@ -41,7 +41,8 @@ from app.viewmodels.format.cells import Cell, Tone
 
 _STEPS = 1000
 _MAX_DETAIL_CHARS = 280
-"""Characters of what is less important; the verdict on many variants is for Compare. What is important is never cut."""
+"""The length at which less important text is cut; the verdict on many variants belongs to Compare. Important text is
+never cut."""
 _BAR_WIDTH = 12 * GRID
 _ROLES: dict[Tone, str] = {"good": "good", "warning": "warning", "bad": "bad", "quiet": "muted", "busy": "heading"}
 
@@ -169,11 +170,10 @@ class QueueView(QWidget):
         self.fold.setText(f"Queue{f' ({count})' if count > 1 else ''}  {'▾' if self.fold.isChecked() else '▸'}")
 
     def _entries(self) -> int:
-        """Return how many entries are in the queue, without those that ended."""
         return sum(row.in_queue for row in self._state.rows)
 
     def _toggle_entries(self) -> None:
-        """Unfold the entries and focus them; the second time, fold them."""
+        """Unfold and focus the entries, or fold them."""
         self.fold.setChecked(not self.table.hasFocus())
         (self.table if self.fold.isChecked() else self.fold).setFocus()
 
@@ -212,7 +212,7 @@ class QueueView(QWidget):
         )
         for widget, keys, act in of_entry:
             widget.clicked.connect(lambda _=False, act=act: self._act_on_chosen(act))
-            # A click does nothing where the button is off.
+            # A click on a disabled button does nothing.
             QShortcut(keys, self.table, context=Qt.ShortcutContext.WidgetShortcut).activated.connect(widget.click)
 
     def _act_on_chosen(self, act: Callable[[QueueRow], None]) -> None:
@@ -253,12 +253,12 @@ class QueueView(QWidget):
 
 
 _MAX_ROWS = 6
-"""Largest number of visible rows; the plots above need their space."""
+"""The most visible rows; the plots above need their space."""
 _FRACTION_ROLE = Qt.ItemDataRole.UserRole + 1
 
 
 class QueueTableModel(CellModel):
-    """Rows of the view-model; when only their figures change, the selection stays."""
+    """Rows of the view-model; if only their figures change, the selection stays."""
 
     def __init__(self) -> None:
         super().__init__(QUEUE_COLUMNS)
@@ -317,7 +317,7 @@ class QueueTable(CellTable):
         self.opened.emit()
 
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
-        """Show these entries; the selected one stays selected, or if it has ended, the one in its place is."""
+        """Show these entries; the selection stays, or moves to the entry in the place of a finished one."""
         chosen, position = self.chosen, max(0, self.currentIndex().row())
         entries = [row.entry for row in self._rows.rows]
         self._rows.show_rows(rows, is_alike=[row.entry for row in rows] == entries)

@@ -1,4 +1,4 @@
-"""The queue's controller: runs the entries, applies the user's changes, and follows what other programs do."""
+"""The queue's controller: runs entries, applies the user's changes, and follows other programs' changes."""
 
 import math
 import time
@@ -42,12 +42,12 @@ QueueSnapshot = tuple[tuple[int, str], ...]
 """Every entry with its state, in order."""
 
 _POLL_S = 3.0
-"""How often the window looks whether another program has changed the queue."""
+"""How often the window checks whether another program has changed the queue."""
 
 
 def _read_snapshot(database: Path, previous: FileFingerprint | None) -> tuple[FileFingerprint, QueueSnapshot | None]:
     """Read the queue; None if nothing was written since `previous`."""
-    fingerprint = file_fingerprint(database)  # first: what is written meanwhile is then seen by the next poll
+    fingerprint = file_fingerprint(database)  # first, so that the next poll sees concurrent writes
     if fingerprint == previous:
         return fingerprint, None
     from app.storage.store import Store
@@ -64,17 +64,17 @@ def _pause_unowned(store: "Store") -> None:
 
 
 class QueueController(QObject):
-    """Runs the queue, one entry after another; a single run of the form goes first.
+    """Runs the queue, one entry after another; a single run from the form goes first.
 
-    The view and what reads the database are imported with the first entry: the window opens without them.
-    Thread: GUI only. The runner emits `_progressed` and `_runner_failed` from its threads; both are queued.
+    The view and the database code are imported with the first entry, so that the window opens sooner. Thread: GUI only.
+    The runner emits `_progressed` and `_runner_failed` from its threads as queued signals.
     """
 
-    running_changed = Signal(bool)  # this window begins to run the queue, or no longer does
-    entries_changed = Signal()  # the queue of the database was changed, or read again
+    running_changed = Signal(bool)  # this window starts or stops running the queue
+    entries_changed = Signal()  # the database's queue was changed, or read again
     run_stored = Signal()  # another run of the queue may be stored
-    entry_ended = Signal(str, str)  # the verdict in a few words, or the experiment's name; then all that is known
-    host_changed = Signal(str)  # the host where runs of the queue are made; "" is this machine
+    entry_ended = Signal(str, str)  # the verdict in a few words, or the experiment's name; then the full text
+    host_changed = Signal(str)  # the host of the queue's runs; "" is this machine
     entry_cancelled = Signal()  # an experiment was stopped or cancelled
     _progressed = Signal(object)
     _runner_failed = Signal(object)
@@ -87,9 +87,9 @@ class QueueController(QObject):
         make_runner: Callable[[Callable[[ExperimentProgress], None]], "QueueRunner"],
         actions: Actions,
     ) -> None:
-        """Make the controller of a window's queue.
+        """Create the controller of a window's queue.
 
-        `make_runner` makes a runner that reports its progress, from any thread, to the function given.
+        `make_runner` creates a runner that reports its progress, on any thread, to the given function.
         """
         super().__init__(run_view)
         self._run_view = run_view
@@ -111,7 +111,6 @@ class QueueController(QObject):
         self._disturbances: Mapping[int, str] = {}
 
     def start(self) -> None:
-        """Listen to the form, the live view and the runner."""
         self._run.queue_requested.connect(self.add_run)
         self._run.queue_stop_requested.connect(self.stop)
         self._run.ended.connect(self.begin)
@@ -132,7 +131,7 @@ class QueueController(QObject):
         def take(answer: tuple[FileFingerprint, QueueSnapshot | None]) -> None:
             self._poll_at_s = time.monotonic() + _POLL_S
             if answer[1]:
-                # If the user has added something meanwhile, that begins, and nothing is paused.
+                # If the user has added something meanwhile, it starts, and nothing is paused.
                 is_begun = self._begin_requested or self.running
                 self._read() if is_begun else self._change(_pause_unowned, self._show_offer)
 
@@ -140,7 +139,7 @@ class QueueController(QObject):
         self._services.reads.run(lambda: _read_snapshot(database, None), take, self._run.show_error)
 
     def add(self, plan: Plan) -> None:
-        """Add an experiment at the end of the queue; it begins immediately if nothing else runs."""
+        """Add an experiment at the end of the queue; it starts immediately if nothing else runs."""
         self._begin_requested = True
         self._run.announce_queue()
         name = f"add {quote_name(plan.name)} to the queue"
@@ -151,7 +150,7 @@ class QueueController(QObject):
         self.add(Plan(name=short_name(spec), variants=(spec,), repeats=1, again=True, host=self._run.chosen_host))
 
     def begin(self, *, requested: bool = False) -> None:
-        """Run what waits, if the user has `requested` it in this window and nothing else runs here."""
+        """Run what waits, if the user `requested` it in this window and nothing else runs here."""
         self._begin_requested = self._begin_requested or requested
         if not self._begin_requested or self.running or self._run.running or self._closing:
             return
@@ -176,20 +175,20 @@ class QueueController(QObject):
         self.stop()
 
     def refresh(self) -> None:
-        """Count down the time left, and now and then look at what other programs do; usually quick."""
+        """Update the time left, and regularly check other programs' changes; usually fast."""
         now_s = time.monotonic()
         if self.running and int(now_s) != self._refreshed_s:
             self._show()
         if now_s >= self._poll_at_s and not (self._run.running or self.running or self._closing):
             self._poll_at_s = math.inf
             database, fingerprint = self._services.database, self._fingerprint
-            # Nobody requested it: whatever else needs the database says what is wrong with it.
+            # Nobody requested it: other reads report a problem with the database.
             self._services.reads.run(
                 lambda: _read_snapshot(database, fingerprint), self._compare, lambda _: self._compare((None, None))
             )
 
     def _compare(self, answer: tuple[FileFingerprint | None, QueueSnapshot | None]) -> None:
-        """Take the queue over where another program has changed or runs it; what it has added is offered."""
+        """Reload the queue if another program has changed or runs it; what it added is offered."""
         self._poll_at_s = time.monotonic() + _POLL_S
         self._fingerprint, stored = answer
         entries = tuple((entry.entry, entry.state) for entry in self._model.entries)
@@ -200,12 +199,12 @@ class QueueController(QObject):
     def _change(
         self, change: Callable[["Store"], object] | None, then: Callable[[], None] | None = None, name: str = ""
     ) -> None:
-        """Change the queue of the database, and take it over as it is then.
+        """Change the database's queue, and show its new state.
 
         Args:
-            change: Changes it, in the background, where calls keep their order; None only reads.
+            change: Changes it, in the background and in the order of calls; None only reads.
             then: Called just before the queue is shown.
-            name: The change, in the imperative, where the user made it and may undo it.
+            name: The change, in the imperative, if the user made it and may undo it.
         """
 
         def take(answer: "tuple[Sequence[ExperimentProgress], Edit | None]") -> None:
@@ -245,7 +244,7 @@ class QueueController(QObject):
             self._model.offer_resume()
 
     def _fail(self, error: UserError) -> None:
-        # Paused: if it began again by itself, it would fail for the same reason.
+        # Paused: if it started again by itself, it would fail for the same reason.
         self._stopping = True
         self._finish()
         self._run.show_error(error)
@@ -282,7 +281,7 @@ class QueueController(QObject):
         self._show()
 
     def _read_result(self, progress: ExperimentProgress, *, anew: bool = False) -> None:
-        """Show what the entry's runs say so far, above the current one; nothing of another entry stays there."""
+        """Show the entry's result so far above the current run; another entry's result disappears."""
         entry, experiment = progress.entry, progress.experiment
         if anew or entry != self._result_entry:
             self._result_entry, self._result_plan, self._disturbances = entry, None, {}
@@ -304,7 +303,7 @@ class QueueController(QObject):
             result.offer_more(offered=self._result_plan is not None and not self.running)
 
     def _run_more(self, repeats: int, variants: Sequence[RunSpec]) -> None:
-        """Run more repeats of the experiment whose answer is shown, or of some variants; those that it has count."""
+        """Run more repeats of the displayed experiment, or of some variants; its existing runs count."""
         if (plan := self._result_plan) is not None:
             from app.analysis.verdict import without
 
@@ -313,7 +312,7 @@ class QueueController(QObject):
             self.add(structs.replace(plan, variants=repeated, repeats=plan.repeats + repeats, again=False))
 
     def _run_when_quiet(self) -> None:
-        """Repeat the runs of the experiment whose answer is shown, each once the machine is quiet."""
+        """Repeat the runs of the displayed experiment, each once the machine is quiet."""
         from app.viewmodels.experiment.preview import QUIET_WAIT_S
 
         if self._result_plan is not None:
@@ -345,26 +344,26 @@ class QueueController(QObject):
         return view
 
     def move(self, entry: int, by: int) -> None:
-        """Move an entry by that many places, up if negative, before the database has it so."""
+        """Move an entry by that many places, up if negative, before the database is changed."""
         next_entry = self._model.move(entry, by)
         self._show()
         self._change(lambda store: store.queue.move(entry, next_entry), name=f"move {self._name(entry)}")
 
     def pause_or_resume(self, entry: int | None, action: str) -> None:
-        """Pause or resume an entry; None is every entry."""
+        """Pause or resume an entry; None means every entry."""
         state: SettableState = "paused" if action == "pause" else "waiting"
-        # At once, else what a window pauses at its start, because nobody asked for it, would be this.
+        # Immediately: otherwise it would be among what a window pauses at its start.
         self._begin_requested = self._begin_requested or state == "waiting"
         name = f"{'pause' if state == 'paused' else 'resume'} {self._name(entry)}"
         then = partial(self.begin, requested=True) if state == "waiting" else None
         self._change(lambda store: stored_experiments().set_state(store, entry, state), then, name)
 
     def remove(self, *entries: int) -> None:
-        """Remove entries; a running one is stopped first, and last, so that no other takes its place."""
+        """Remove entries; a running one is stopped first and removed last, so that no other starts in its place."""
         running = [entry for entry in entries if self._model.is_running_here(entry)]
         waiting = [entry for entry in entries if entry not in running]
         runner = self._runner
-        if runner is not None:  # which may be just about to claim one
+        if runner is not None:  # it may be about to claim one
             for entry in waiting:
                 runner.cancel(entry)
         for entry in running:
@@ -372,11 +371,11 @@ class QueueController(QObject):
         if waiting:
             name = self._name(waiting[0]) if len(waiting) == 1 else f"{len(waiting)} experiments"
             removed = [row for row in self._model.entries if row.entry in waiting and row.entry == self._result_entry]
-            then = partial(self._read_result, removed[0], anew=True) if removed else None  # its variants wait no more
+            then = partial(self._read_result, removed[0], anew=True) if removed else None  # its variants no longer wait
             self._change(lambda store: list(map(store.queue.remove, waiting)), then, f"remove {name} from the queue")
 
     def _cancel(self, entry: int) -> None:
-        """Cancel a running entry, once its plan is read, which undoes that: the runner removes both."""
+        """Cancel a running entry after reading its plan, for undo: the runner removes both."""
 
         def cancel(plan: Plan) -> None:
             from app.runs.undo import CancelledEntry
@@ -393,7 +392,7 @@ class QueueController(QObject):
         return quote_name(next(names, "")) if entry is not None else "the queue"
 
     def take_undone(self) -> None:
-        """Take over the queue after an undo, and continue with what waits again."""
+        """Reload the queue after an undo, and continue with what waits again."""
         runner = self._runner
         if runner is not None:
             runner.forget_cancelled()
@@ -431,7 +430,7 @@ class QueueController(QObject):
         self._show()
 
     def note_seen(self, runs: Sequence[int]) -> None:
-        """Take the notice away whose runs are shown: its verdict was seen."""
+        """Remove the notice of these displayed runs: its verdict was seen."""
         ended = self._model.last_ended
         if ended is None or ended.experiment is None:
             return

@@ -1,6 +1,6 @@
-"""What the Run screen reads and writes of the database for the queue and the prepared questions.
+"""The Run screen's access to the database for the queue and the prepared questions.
 
-Imported when something of it is first read, off the GUI thread: the window opens without the code for experiments.
+Imported on first use, off the GUI thread, so that the window opens without the code for experiments.
 """
 
 import contextlib
@@ -48,9 +48,9 @@ from workloads.catalog import Machine, UsageError
 def change_queue(
     database: Path, inventory: Inventory, change: Callable[[Store], object] | None
 ) -> tuple[Sequence[ExperimentProgress], Edit | None]:
-    """Change the queue of a database, where `change` does, and return it as it is then with what undoes the change.
+    """Apply any `change` to a database's queue, and return the queue with the reversal of the change.
 
-    Other programs change it too. There is nothing to undo if nothing changed.
+    Other programs may change it too. Without a change there is no reversal.
     """
     reversal = None if change is None else Edit.make(database, change)[1]
     with Store.open(database) as store:
@@ -60,7 +60,7 @@ def change_queue(
 def add_entry(store: Store, plan: Plan) -> None:
     """Add a plan at the end, or continue the unfinished entry of the same experiment.
 
-    A single run may be wanted twice; an experiment is one entry, however often it is added.
+    A single run may be added twice; an experiment is one entry, however often it is added.
     """
     if len(plan.variants) > 1:
         enqueue(store, plan)
@@ -69,9 +69,9 @@ def add_entry(store: Store, plan: Plan) -> None:
 
 
 def set_state(store: Store, entry: int | None, state: SettableState) -> None:
-    """Pause an entry, or let it wait for its turn; None is every entry.
+    """Pause an entry, or let it wait for its turn; None means every entry.
 
-    Imported ones, which nobody requested here, do not continue with all others: only one that is named, or alone.
+    Imported ones, which nobody requested here, continue only when named or alone, not with all others.
     """
     entries = store.queue.entries()
     for queued in entries:
@@ -81,7 +81,7 @@ def set_state(store: Store, entry: int | None, state: SettableState) -> None:
 
 
 def read_verdict(store: Store, experiment: int) -> VerdictText:
-    """Return the verdict on an experiment as Compare words it; empty if all runs are of one variant."""
+    """Return Compare's verdict on an experiment; empty if all runs have one variant."""
     rows = [store.load_header(run).row for run in store.library.runs_of_experiment(experiment)]
     return experiment_verdict(rows, store.library.question_of(rows, experiment))
 
@@ -93,12 +93,12 @@ def read_result(
 
     Args:
         store: The database.
-        entry: The entry; one that has ended is in the queue no more, and every variant has a run.
+        entry: The entry; a finished one has left the queue, and every variant has a run.
         experiment: Its experiment, if the caller knows it.
-        disturbances: What disturbed each run, "" for nothing, where the caller knows it: it is read of the others.
+        disturbances: What disturbed each run, "" for nothing, as far as the caller knows; it is read for the others.
 
     Returns:
-        The plan, None if the entry is gone; the result, None if there is one variant; what disturbed each run.
+        The plan, None if the entry was removed; the result, None with a single variant; what disturbed each run.
     """
     queued = next((queued for queued in store.queue.entries() if queued.entry == entry), None)
     experiment = experiment if queued is None else queued.experiment
@@ -117,7 +117,7 @@ def read_result(
 
 @dataclass(frozen=True, slots=True)
 class _ReadPreset:
-    """The line of a preset, and, where its file can be used, what it says."""
+    """The line of a preset, with its content if its file is usable."""
 
     line: PresetLine
     preset: NamedPreset | None = None
@@ -127,7 +127,7 @@ class _ReadPreset:
 def preset_lines(database: Path, machine: Machine) -> tuple[PresetLine, ...]:
     """Return the lines of all presets: the quick one, the others of the program, then the user's files.
 
-    What the database has of them is not read yet.
+    The database is not read yet.
     """
     return tuple(read.line for read in _read_presets(database, machine))
 
@@ -140,7 +140,7 @@ def estimated_lines(database: Path, inventory: Inventory) -> tuple[PresetLine, .
 
 
 def list_file(database: Path, file: str, inventory: Inventory, *, listed: bool) -> tuple[PresetLine, ...]:
-    """List one of the user's presets, or take it from the list; raises `UserError` for any other."""
+    """Add one of the user's presets to the list, or remove it; raises `UserError` for any other."""
     if listed:
         with contextlib.suppress(UnreadFileError):
             load_preset(file, known_workloads(database)).plan(inventory.machine)
@@ -153,7 +153,7 @@ def quick_plan(machine: Machine) -> Plan:
 
 
 def known_workloads(database: Path) -> FindWorkload:
-    """Return what finds custom workloads in files that were read before, and reads none."""
+    """Return a function that finds custom workloads in files read before, and reads none."""
     return lambda word: resolve_workload(word, database, None)
 
 
@@ -164,7 +164,7 @@ def _read_presets(database: Path, machine: Machine) -> list[_ReadPreset]:
 
 
 def _read_preset(key: str, machine: Machine, find: FindWorkload) -> _ReadPreset:
-    """Return a line with the content of its file; one with an unusable file has no size."""
+    """Return a line with the content of its file; without a size if the file is unusable."""
     try:
         preset = load_preset(key, find)
         plan = preset.plan(machine)
@@ -180,7 +180,7 @@ def _read_preset(key: str, machine: Machine, find: FindWorkload) -> _ReadPreset:
 
 
 def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: Sequence[RunRow]) -> PresetLine:
-    """Return a line with what the database has of it; the answer of this machine's runs, or else of the reference."""
+    """Return a line with its stored runs, and the answer of this machine's runs, else of the reference."""
     line, preset, plan = read.line, read.preset, read.plan
     if preset is None or plan is None:
         return line
@@ -188,7 +188,7 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
     ahead = estimate_remaining(store, plan, inventory, stored)
     local_rows = _counted_rows(store, plan, inventory) if ahead.counted_utc_ns or ahead.older_utc_ns else []
     label = reference_label(reference)
-    # A question may be another one without a GPU: the reference answers it where it varies what the plan varies.
+    # Without a GPU the question may differ: the reference answers it if it varies what the plan varies.
     varied = (differing_parameters(specs) for specs in (plan.variants, [row.spec for row in reference]))
     alike = reference if set.intersection(*map(set, varied)) else ()
     answer = next(
@@ -208,7 +208,7 @@ def _with_stored(read: _ReadPreset, store: Store, inventory: Inventory, stored: 
 def preset_runs(
     database: Path, key: str, inventory: Inventory, *, of_reference: bool = False
 ) -> tuple[list[int], Question]:
-    """Return the stored runs whose answer a preset's line has, its baseline's first, and what it asks of them."""
+    """Return the stored runs behind a preset's answer, the baseline's first, and its question about them."""
     named = load_preset(key, known_workloads(database))
     plan = named.plan(inventory.machine)
     with Store.open(database) as store:
@@ -221,7 +221,7 @@ def preset_runs(
 
 
 def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow]:
-    """Return the stored runs that count for a plan on this machine, or else older ones; its baseline's first."""
+    """Return the stored runs that count for a plan on this machine, else older ones; the baseline's first."""
     fingerprint, entry = current_fingerprint(inventory), unfinished_entry(store, plan)
     either = (
         reusable_runs(store, structs.replace(plan, reuse=reuse), fingerprint, inventory.machine, entry).runs
@@ -231,7 +231,7 @@ def _counted_rows(store: Store, plan: Plan, inventory: Inventory) -> list[RunRow
 
 
 def reference_questions(rows: Sequence[RunRow]) -> list[tuple[str, list[RunRow], Question]]:
-    """Return the title of each preset that reference runs answer, these runs, and what it asks of them."""
+    """Return the title of each preset that reference runs answer, these runs, and its question about them."""
     references = ((named.title, *_reference(named, rows)) for named in map(load_preset, preset_names()))
     return [reference for reference in references if reference[1]]
 

@@ -1,4 +1,4 @@
-"""Editors for the user's annotations of runs: dialogs for tags and notes, which a run's page shows."""
+"""Editors for annotations of runs: dialogs for tags and notes, which a run's page shows."""
 
 from collections.abc import Sequence
 
@@ -24,7 +24,7 @@ _CHECK_STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked, No
 
 
 class TagDialog(QDialog):
-    """A check box per tag, partly checked where only some of the runs have it, and a line for new tags."""
+    """A check box per tag, partly checked if only some of the runs have it, and a line for new tags."""
 
     changed = Signal(object)
 
@@ -83,7 +83,7 @@ class TagDialog(QDialog):
 
 
 class NoteDialog(QDialog):
-    """Edits the note of one run, or one note for several; `changed` has the runs and the note."""
+    """Edits the note of one run, or one note for several; `changed` carries the runs and the note."""
 
     changed = Signal(tuple, str)
 
@@ -129,7 +129,7 @@ def _buttons(dialog: QDialog, help: str = "") -> QDialogButtonBox:
 
 
 class AnnotationView(QWidget):
-    """The tags and the note of a run, each with a button that asks for its dialog; both signals have the runs."""
+    """The tags and the note of a run, each with a button that requests its dialog; both signals carry the runs."""
 
     tags_requested = Signal(list)
     note_requested = Signal(list)

@@ -11,7 +11,7 @@ from app.viewmodels.history.table import Listing, is_filtered, with_text
 
 
 class FilterBar(QWidget):
-    """Edits the query; `query_changed` is emitted at each change, also while the user types."""
+    """Edits the query; `query_changed` is emitted at each change, even while the user types."""
 
     query_changed = Signal(object)
 
@@ -69,7 +69,7 @@ class FilterBar(QWidget):
         self.search.setMinimumWidth(16 * GRID)
         self.search.setMaximumWidth(40 * GRID)
         self._clear.clicked.connect(lambda: self.change_query(with_choice(self.query, {})))
-        for view in (self._leave, self._clear, self._more):  # until runs are read that need it
+        for view in (self._leave, self._clear, self._more):  # until there are runs that need it
             view.hide()
         self._more.clicked.connect(lambda: self.search.setText(self._listing.matches.wider))
         self._leave.clicked.connect(lambda: self.show_deleted(False))

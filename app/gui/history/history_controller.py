@@ -47,7 +47,7 @@ from app.viewmodels.plot.panels import NO_SPARKS, SPARK_FIELDS, Sparks, run_spar
 
 
 class ChosenRuns(QObject):
-    """Does what is asked of chosen runs: shows, copies and annotates them, and writes changes that can be undone.
+    """Acts on chosen runs: shows, copies and annotates them, and writes changes that can be undone.
 
     `changed` is emitted when a change is in the database.
 
@@ -168,7 +168,7 @@ class ChosenRuns(QObject):
         self._read(lambda store: store.library.purge(runs), purged)
 
     def _edit(self, name: str, change: Callable[[Library], Result], done: Callable[[Result], None]) -> None:
-        """Write one change that can be undone, then show its result; `name` is the change, in the imperative."""
+        """Write one undoable change, then show its result; `name` is the change, in the imperative."""
 
         def ended(answer: tuple[Result, Edit | None]) -> None:
             result, reversal = answer
@@ -181,7 +181,7 @@ class ChosenRuns(QObject):
         self._background.run(work, ended, self._show_error)
 
     def _read(self, work: Callable[[Store], Result], done: Callable[[Result], object]) -> None:
-        """Call `work` with the database, then `done` with its result; where that fails it may be tried again."""
+        """Call `work` with the database, then `done` with its result; a failed read can be repeated."""
 
         def show(answer: Result) -> None:
             self._view.problem.show_sentence("")
@@ -197,7 +197,7 @@ class ChosenRuns(QObject):
 
 
 def _write(diff: RunDiff, path: Path) -> None:
-    from app.report.render import check_suffix, render_diff, write_page  # here: the templates' engine takes its time
+    from app.report.render import check_suffix, render_diff, write_page  # here: importing the template engine is slow
 
     check_suffix(path)
     if path.exists():
@@ -206,12 +206,12 @@ def _write(diff: RunDiff, path: Path) -> None:
 
 
 def with_baselines(library: Library, runs: Sequence[int]) -> list[int]:
-    """Return the repeats of some runs' variants with those of the baseline, each from the newest experiment of a run.
+    """Return the repeats of some runs' variants and of the baseline, each from the newest experiment of a run.
 
     The baseline is the first variant of the experiment, oldest first.
 
     Raises:
-        UserError: No experiment says what the baseline is, or the runs are all of the baseline.
+        UserError: No experiment defines a baseline, or all runs belong to it.
     """
     repeats: dict[int, None] = {}
     for row in library.run_rows(runs):
@@ -226,7 +226,7 @@ def with_baselines(library: Library, runs: Sequence[int]) -> list[int]:
 
 
 def folder_of(library: Library, run: int) -> Path:
-    """Return the folder of a run's saved weights, or that of the database where it saved none."""
+    """Return the folder of a run's saved weights, else the database's."""
     (row,) = library.run_rows([run])
     weights = weights_path(library.path, row.uid)
     return weights.parent if weights.exists() else library.path.parent
@@ -234,16 +234,13 @@ def folder_of(library: Library, run: int) -> Path:
 
 _POLL_MS = 2_000
 _ANSWER_DELAY_MS = 40
-"""After the last check: somebody who drags over runs checks one after another."""
+"""The delay after the last check: dragging over runs checks many."""
 _FACETS_DELAY_MS = 150
-"""After the last letter of a search: counting takes longer than finding, and the next letter would wait for it."""
+"""The delay after the last letter of a search: counting is slower than finding, and would delay the next letter."""
 
 
 class HistoryController(QObject):
-    """Reads and finds runs, and opens one.
-
-    Thread: GUI only; it reads on `background`.
-    """
+    """Reads and searches runs, and opens one. Thread: GUI only; it reads on `background`."""
 
     def __init__(self, view: HistoryView, database: Path, background: Background, actions: Actions) -> None:
         super().__init__(view)
@@ -273,7 +270,7 @@ class HistoryController(QObject):
         )
 
     def open_run(self, run: int, *, at_log: bool = False) -> None:
-        """Read one run and turn to its page, into its log where `at_log`."""
+        """Read one run and show its page, scrolled to its log if `at_log`."""
         self._requested_run = run
 
         def show(detail: RunDetail) -> None:
@@ -294,12 +291,12 @@ class HistoryController(QObject):
         self._background.ask(self._database, read, show, fail)
 
     def _read(self) -> None:
-        """Read the runs of the query; a change while reading is read once afterwards."""
+        """Read the runs of the query; changes while reading cause one more read."""
         self._waiting_reads += 1
         if self._waiting_reads > 1:
             return
         query, listing = self._query, self._view.overview.listing
-        # Rows and the filters' choices take most of the time, and do not change with a new query of the same runs.
+        # Rows and the filters' choices take longest, and do not change with a new query of the same runs.
         source = None if self._outdated or query.deleted != listing.query.deleted else listing
         read = partial(_read_listing, query=query, source=source)
         self._background.ask(self._database, read, self._show_listing, self._fail_read)
@@ -319,7 +316,7 @@ class HistoryController(QObject):
         self._read()
 
     def _read_facets(self) -> None:
-        """Count the facets where they show; the list does not wait for them."""
+        """Count the facets if they are visible; the list does not wait for them."""
         query, overview = self._query, self._view.overview
         if not overview.wants_facets:
             return
@@ -366,7 +363,7 @@ class HistoryController(QObject):
         self._background.ask(self._database, lambda store: _read_sparks(store, runs), done, fail)
 
     def _read_answer(self) -> None:
-        """Find out what the checked runs say, unless others are checked meanwhile."""
+        """Compute the answer of the checked runs, unless others are checked meanwhile."""
         overview = self._view.overview
         runs = overview.table.chosen()
         if not can_compare(len(runs)) or overview.listing.query.deleted:
@@ -428,7 +425,7 @@ def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
 
 
 def _count_facets(store: Store, query: RunQuery, *, found_none: bool) -> FacetCounts:
-    """Count the facets; if nothing is found, those without a count have the values of all runs, with 0 each."""
+    """Count the facets; if nothing is found, those without a count show the values of all runs with 0 each."""
     counts = store.library.count_facets(query)
     if not found_none:
         return counts
@@ -442,7 +439,7 @@ def _read_sparks(store: Store, runs: Sequence[int]) -> dict[int, Sparks]:
 
 
 def _read_answer(store: Store, runs: Sequence[int], baseline: int, margin_pct: float | None) -> ExperimentResult | None:
-    from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint needs none of its statistics
+    from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint does not need its statistics
 
     rows = store.library.run_rows(runs)
     question = store.library.question_of(rows)

@@ -35,7 +35,7 @@ _MAX_MATCHES = 500
 
 
 class LogView(QWidget):
-    """Log lines with a search field: all matches are marked; Enter goes to the next, Shift+Enter to the previous."""
+    """Log lines with a search field: all matches are highlighted; Enter goes to the next, Shift+Enter back."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ def _table_html(group: DetailGroup, muted: str) -> str:
         return f'<table width="100%" cellpadding="1">{"".join(items)}</table>'
 
     def line(row: Sequence[str], style: str = "") -> str:
-        # None is empty: after an empty last cell, Qt drops the next heading's margin.
+        # No cell is empty: after an empty last cell, Qt drops the next heading's margin.
         first, *others = (html.escape(cell) or "&nbsp;" for cell in row)
         numbers = "".join(f'<td align="right" style="padding-left:12px; {style}">{cell}</td>' for cell in others)
         return f'<tr><td style="color:{muted}; padding-right:8px">{first}</td>{numbers}</tr>'
@@ -249,7 +249,7 @@ class RunPageView(QWidget):
         left.setSizes([1000, _LOG_HEIGHT])
         state = WindowState("run page", self)
         state.keep_splitter("log", left)
-        # Make the side panel: annotations, then the environment.
+        # Build the side panel: annotations, then the environment.
         about = QWidget()
         make_column(self.annotations, separator(), (self._details, 1), parent=about, margins=0, spacing=0)
         body = splitter(Qt.Orientation.Horizontal, left, about, (1, 0))

@@ -58,13 +58,13 @@ EXPORT_LABELS = {
     "parquet": "&Parquet tables …",
     "trace": "&Timeline (Perfetto) …",
 }
-"""The formats for export, with their labels in the menu."""
+"""The export formats, with their labels in the menu."""
 
 
 class RunMenu(QObject):
-    """The menu and the keys for the checked runs; each signal has these, oldest first.
+    """The menu and the keys for the checked runs, which each signal carries, oldest first.
 
-    Where none is checked they are about the current one, as the menu of a line that is not checked is about that.
+    Without checked runs they apply to the current one, and an unchecked line's menu to that line.
     """
 
     diff_requested = Signal(list)
@@ -108,7 +108,7 @@ class RunMenu(QObject):
         table.selectionModel().currentChanged.connect(self._update_actions)
 
     def _update_actions(self) -> None:
-        """Enable what can be done with the runs, in the trash or not."""
+        """Enable the actions that apply to the runs, in the trash or not."""
         chosen, deleted = len(self._runs()), self._table.shows_deleted
         self.compare.setText(compare_label(chosen))
         self.compare.setEnabled(can_compare(chosen) and not deleted)
@@ -154,7 +154,7 @@ class RunMenu(QObject):
         self._line_runs = [] if self._table.is_current_checked() else self._table.current_runs()
         self._update_actions()
         menu = self.make_menu()
-        menu.aboutToHide.connect(leave_line, Qt.ConnectionType.QueuedConnection)  # it hides before it acts
+        menu.aboutToHide.connect(leave_line, Qt.ConnectionType.QueuedConnection)  # it hides before its action
         menu.popup(self._table.viewport().mapToGlobal(position))
 
     def _runs(self) -> list[int]:
@@ -167,7 +167,7 @@ _LINE = QSize(0, 3 * GRID)
 
 
 class FacetPanel(QWidget):
-    """Shows facets as a tree: a line for each, its values below it with a box to tick."""
+    """Shows facets as a tree: a line for each, its values below it with check boxes."""
 
     value_toggled = Signal(str, str, bool)
 
@@ -177,7 +177,7 @@ class FacetPanel(QWidget):
         self._state = WindowState("history", self)
         self._open = set(self._state.read("open facets", list(OPEN_AT_FIRST), list[str]))
         self.groups: Sequence[FacetGroup] = ()
-        """What runs can be narrowed down by."""
+        """The facets by which runs can be narrowed down."""
         self.tree = QTreeWidget()
         self.tree.itemChanged.connect(self._emit_toggled)
         self.tree.itemExpanded.connect(lambda item: self._fold(item, is_open=True))
@@ -193,7 +193,7 @@ class FacetPanel(QWidget):
 
     def _rebuild(self) -> None:
         position, current = self.tree.verticalScrollBar().value(), self._current()
-        # What the longest number takes: Qt would make room for a title that is not shown.
+        # The width of the longest number: Qt would make room for a hidden title.
         counts = [self.tree.fontMetrics().horizontalAdvance(f"{v.runs:,}") for g in self.groups for v in g.values]
         self.tree.header().resizeSection(_COUNT, max(counts, default=0) + 2 * GRID + 2)
         self.tree.blockSignals(True)
@@ -250,7 +250,7 @@ class FacetPanel(QWidget):
 
 
 class HistoryHeader(QWidget):
-    """The answer that the checked runs give, what to do with them, and what all runs of the table have in common."""
+    """The answer of the checked runs, actions for them, and what all runs of the table have in common."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -276,7 +276,7 @@ class HistoryHeader(QWidget):
         self.restore.setVisible(listing.query.deleted)
 
     def show_chosen(self, chosen: int, *, deleted: bool) -> None:
-        """Withdraw the answer to other runs, and say what comes in its place."""
+        """Remove the answer about other runs, and show what replaces it."""
         self.compare.setText(compare_label(chosen))
         self.compare.setEnabled(can_compare(chosen))
         self.restore.setText(restore_label(chosen))
@@ -290,7 +290,7 @@ class HistoryHeader(QWidget):
 
 
 _WIDE, _FACETS_WIDTH = 1400, 35 * GRID
-"""The narrowest list that shows the facets by itself, and how wide these are."""
+"""The narrowest list that shows the facets by default, and their width."""
 
 
 class HistoryFooter(QWidget):
@@ -321,7 +321,7 @@ class HistoryFooter(QWidget):
         self._storage.setVisible(not text)
 
     def show_storage(self, line: StorageLine) -> None:
-        """Show the database's size and how long it stores samples."""
+        """Show the database's size and how long it keeps samples."""
         self._storage.setText(line.text)
         self._storage.setToolTip(plain_tooltip(str(line.path)))
 
@@ -336,7 +336,7 @@ class HistoryFooter(QWidget):
 
 
 def _shrinking_label(role: str) -> ElidedLabel:
-    """Return a label as wide as its text while there is room, which never widens the window."""
+    """Return a label as wide as its text if there is room, which never widens the window."""
     label = ElidedLabel(role, Qt.AlignmentFlag.AlignLeft)
     label.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
     label.setMinimumWidth(1)
@@ -385,7 +385,7 @@ class HistoryList(QWidget):
         return self.bar.facets.isChecked()
 
     def show_listing(self, listing: Listing) -> None:
-        """Show these runs; selection stays, and so does the position unless the query is new."""
+        """Show these runs; the selection stays, and so does the position unless the query is new."""
         is_new = listing.query != self.listing.query
         self.listing = listing
         self.bar.show_listing(listing)
@@ -397,7 +397,7 @@ class HistoryList(QWidget):
         self._reference.setChecked(listing.options.reference > 0)
         title, _, text = empty_text(listing).partition("\n")
         self._empty.set_text(title, text)
-        # In this order the keyboard goes from the button to the table.
+        # This order moves the focus from the button to the table.
         self._pages.setCurrentWidget(self.table if listing.runs else self._empty)
         self._show_reference.setVisible(offers_reference(listing))
         self._show_all.setVisible(not offers_reference(listing))
@@ -412,7 +412,7 @@ class HistoryList(QWidget):
         self._place_facets()
 
     def _place_facets(self) -> None:
-        """Show or hide the facets: as the user chose, else where there is room; never an empty panel."""
+        """Show or hide the facets: as the user chose, else if there is room; never an empty panel."""
         is_open = bool(self._facets_chosen) if self._facets_chosen >= 0 else self.width() >= _WIDE
         self.facets.setVisible(is_open and bool(self.facets.groups))
         self.bar.facets.setChecked(is_open)
@@ -455,7 +455,7 @@ class HistoryList(QWidget):
         self.columns_chosen.emit(chosen)
 
     def _ask_reference(self, is_checked: bool) -> None:
-        """Request reference runs, or their removal; the check mark changes when that is done."""
+        """Request adding or removing the reference runs; the check mark changes when that is done."""
         self._reference.setChecked(not is_checked)
         self.reference_requested.emit(is_checked)
 
@@ -482,7 +482,7 @@ class HistoryList(QWidget):
         self._show_all.clicked.connect(self.escape)
         self._show_reference.clicked.connect(lambda: self.reference_requested.emit(True))
         self.bar.search.returnPressed.connect(self.table.setFocus)
-        # Else Qt gives it to the tabs, as the button goes.
+        # Otherwise Qt would focus the tabs when the button disappears.
         self.footer.undo.released.connect(self.table.setFocus)
         self.header.compare.clicked.connect(self.run_menu.compare.trigger)
         self.header.restore.clicked.connect(self.run_menu.restore.trigger)

@@ -32,7 +32,7 @@ from app.viewmodels.history.run_diff import RunDiff
 
 _MAX_WIDTH = 150 * GRID
 _MARGINS = 7 * GRID
-"""Around the page and its scroll bar."""
+"""The width around the page and of its scroll bar."""
 
 
 class RunDiffView(QWidget):
@@ -82,7 +82,7 @@ class RunDiffView(QWidget):
 
     def _rebuild(self) -> None:
         if self._diff is not None:
-            from app.report.render import diff_html  # here: the templates' engine takes its time
+            from app.report.render import diff_html  # here: importing the template engine is slow
 
             text = diff_html(self._diff, everything=self._alike.isChecked())
             self.page.show_html(text, report_style(self._theme.colours) + "td { white-space: normal; }")
@@ -91,7 +91,7 @@ class RunDiffView(QWidget):
         return [] if self._diff is None else list(self._diff.runs)
 
     def _find_next(self) -> None:
-        """Go to the next place that has the text, from the top again after the last one."""
+        """Go to the next occurrence of the text, wrapping around at the end."""
         if not self.page.find(self._search.text()):
             self.page.moveCursor(self.page.textCursor().MoveOperation.Start)
             self.page.find(self._search.text())
@@ -157,14 +157,14 @@ class HistoryView(QWidget):
         self.table.setFocus()
 
     def ask_to_purge(self, runs: Sequence[int], agreed: Callable[[], None]) -> None:
-        """Ask before runs are deleted for good; `agreed` is called when the user agrees."""
+        """Ask before runs are permanently deleted; `agreed` is called if the user agrees."""
         question = f"Delete {format_run_count(len(runs))} for good?"
         loss = "Their samples and saved weights are deleted too. This cannot be undone."
         box = ask_confirmation(self, self._theme, "Deleted runs", question, loss, "&Delete", "&Keep them")
         box.accepted.connect(agreed)
 
     def ask_to_import(self, name: str) -> QMessageBox:
-        """Ask whether to add the runs of a file that the user opened; return the open box."""
+        """Ask whether to add the runs of an opened file; return the open box."""
         question = f"Add the runs of {name} to your history?"
         consequence = "Runs already here are not added again, and the new ones can be deleted."
         return ask_confirmation(self, self._theme, "Import runs", question, consequence, "&Add them", "&Cancel")

@@ -1,4 +1,4 @@
-"""The table of stored runs: makes the rows near the viewport, and keeps what is checked and in sight."""
+"""The table of stored runs: creates rows near the viewport, and keeps checks and position."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,17 +17,17 @@ from app.viewmodels.history.table import COLUMNS, EXPECTED, ORDERS, Group, Line,
 from app.viewmodels.plot.panels import Sparks
 
 _NEAR_HEIGHTS = 0.5
-"""Views above and below that need their rows."""
+"""The number of views above and below that need their rows."""
 _SPARKS_DELAY_MS = 150
-"""Without scrolling, before curves are read."""
+"""The time without scrolling before curves are read."""
 _SPARKS_AT_ONCE = 4
-"""Runs whose curves are read in one go: what else is to be read meanwhile waits for them."""
+"""Runs whose curves are read together; other reads wait for them."""
 
 
 class HistoryTable(CellTable):
-    """Table that keeps the current run and the first visible one when its lines are replaced.
+    """A table that keeps the current run and the first visible one when its lines are replaced.
 
-    Only a check box, Space, Ctrl and Shift change what is checked: a click or an arrow key goes to another line.
+    Only a check box, Space, Ctrl and Shift change checks; a click or an arrow key moves to another line.
     """
 
     opened = Signal(int)
@@ -40,8 +40,8 @@ class HistoryTable(CellTable):
         self._widest = EXPECTED
         super().__init__(self._lines, HistoryDelegate(theme))
         self.shows_deleted = False
-        """Whether these are the runs in the trash."""
-        self.head.hide()  # until there is a listing: its titles would be cut
+        """Whether these runs are in the trash."""
+        self.head.hide()  # until there is a listing, as its titles would be cut
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.horizontalHeader().setSectionsClickable(True)
         self.head.box_clicked.connect(
@@ -55,10 +55,7 @@ class HistoryTable(CellTable):
         FrozenColumns(self, self._delegate, 1)
 
     def show_listing(self, listing: Listing, folded: Iterable[int] | None, *, from_top: bool) -> None:
-        """Show the runs of a query.
-
-        Of the experiments that are `folded` only the heads are shown; None shows no groups.
-        """
+        """Show the runs of a query. `folded` experiments show only their heads; None shows no groups."""
         self.head.show()
         self.shows_deleted = listing.query.deleted
         marked = marked_terms(listing.query.text)
@@ -68,9 +65,9 @@ class HistoryTable(CellTable):
         self.show_lines(listing.lines(folded), listing.query, from_top=from_top)
 
     def show_lines(self, lines: Sequence[Line], query: RunQuery, *, from_top: bool = False) -> None:
-        """Replace the lines; the current one and the first visible one stay where they can."""
+        """Replace the lines; the current one and the first visible one stay if possible."""
         current, row, top = self.current_line(), self.currentIndex().row(), self.rowAt(0)
-        # None for the first of all, so that new lines above it show.
+        # None for the very first, so that new lines above it become visible.
         first = self._lines.lines[top] if top > 0 and not from_top else None
         self._lines.set_lines(lines, query)
         self.clearSpans()
@@ -84,12 +81,12 @@ class HistoryTable(CellTable):
         self._make_near_rows()
 
     def chosen(self) -> list[int]:
-        """Return the checked runs of the table, oldest first, with those of folded groups."""
+        """Return the checked runs of the table, oldest first, including those of folded groups."""
         return sorted(self._lines.checked & self._lines.listed)
 
     @property
     def checked_elsewhere(self) -> int:
-        """How many runs are checked that are not in the table."""
+        """Return how many checked runs are not in the table."""
         return len(self._lines.checked - self._lines.listed)
 
     def current_line(self) -> Line | None:
@@ -97,7 +94,7 @@ class HistoryTable(CellTable):
         return self._lines.lines[index.row()] if index.isValid() else None
 
     def current_runs(self) -> list[int]:
-        """Return the run of the current line, oldest first those of a group."""
+        """Return the run of the current line, or a group's, oldest first."""
         line = self.current_line()
         return sorted(line.runs) if isinstance(line, Group) else [] if line is None else [line]
 
@@ -129,7 +126,7 @@ class HistoryTable(CellTable):
         self._lines.check(line_runs(self._lines.lines[row]), checked=not is_checked)
 
     def check_all(self, *, checked: bool) -> None:
-        """Check all runs in the table, or none; runs elsewhere are unchecked, too."""
+        """Check all runs in the table, or none; runs elsewhere are unchecked too."""
         self._lines.check(self._lines.listed if checked else self._lines.checked, checked=checked)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
@@ -167,7 +164,7 @@ class HistoryTable(CellTable):
         self._make_near_rows()
 
     def _make_near_rows(self) -> None:
-        """Make the rows in view and near it; columns only grow, so that nothing jumps while scrolling."""
+        """Create the rows in and near the view; columns only grow, so that scrolling does not make them jump."""
         needed = widest((self._widest, *self._lines.make(*self._visible_range(_NEAR_HEIGHTS))))
         if needed != self._widest or not self._content_px:
             self._widest = needed
@@ -177,17 +174,17 @@ class HistoryTable(CellTable):
         self._sparks_delay.start()
 
     def _request_sparks(self) -> None:
-        """Request the curves of the visible runs, a few at a time, once the view stands still."""
+        """Request the curves of the visible runs, a few at a time, once the view stops moving."""
         if self.isVisible() and (missing := self._lines.without_sparks(*self._visible_range(0.0))):
             self.sparks_requested.emit(missing[:_SPARKS_AT_ONCE])
 
     def _show_checks(self) -> None:
-        for part in (self, self.head):  # groups and the head show how many of their runs are checked
+        for part in (self, self.head):  # groups and the head show how many runs are checked
             part.viewport().update()
         self.chosen_changed.emit()
 
     def _visible_range(self, heights: float) -> tuple[int, int]:
-        """Return first line and end of the visible lines, with that many views more on either side."""
+        """Return the visible lines as first and end, with that many views more on either side."""
         height = self.viewport().height() // ROW_HEIGHT + 1
         first, margin = max(0, self.rowAt(0)), int(heights * height)
         return max(0, first - margin), first + height + margin

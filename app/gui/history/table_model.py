@@ -1,4 +1,4 @@
-"""Model and painting of the table of stored runs; a row is made when it comes near the view."""
+"""Model and painting of the table of stored runs; a row is created when it comes near the view."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -30,11 +30,11 @@ from app.viewmodels.plot.panels import NO_SPARKS, Sparks
 
 _MIN_NOTE_CHARS = 10
 _PEN = "✎"
-"""In place of a note that has no room."""
+"""Replaces a note without room."""
 
 
 def chips_that_fit(chips: Sequence[str], width_of: Callable[[str], int], width: int, gap: int) -> list[str]:
-    """Return the chips to paint: as many as fit, then `+2` for the others; if not even the first fits, `3 tags`."""
+    """Return the chips to paint: as many as fit, then `+2` for the others; if the first does not fit, `3 tags`."""
     for count in range(len(chips), 0, -1):
         more = [f"+{len(chips) - count}"] if count < len(chips) else []
         visible_chips = [*chips[:count], *more]
@@ -44,7 +44,7 @@ def chips_that_fit(chips: Sequence[str], width_of: Callable[[str], int], width: 
 
 
 def elide_note(note: str, face: Face, width: int) -> str:
-    """Return what fits of a note, a pen where that is a few letters, nothing where not even the pen fits."""
+    """Return what fits of a note; a pen instead of a few letters; nothing if the pen does not fit."""
     excerpt = face.elided(note, Qt.TextElideMode.ElideRight, width)
     if excerpt == note or len(excerpt) >= _MIN_NOTE_CHARS:
         return excerpt
@@ -56,9 +56,9 @@ _BLANKS = (Cell(text=""),) * (len(COLUMNS) - 1)
 
 
 class HistoryModel(CellModel):
-    """Lines in order, of runs that are all there; `checks_changed` comes when others are checked.
+    """Lines of existing runs, in order; `checks_changed` is emitted when checks change.
 
-    What is checked and not among the lines is checked still when it comes back.
+    Runs that leave the lines and come back stay checked.
     """
 
     checks_changed = Signal()
@@ -70,7 +70,7 @@ class HistoryModel(CellModel):
         self.lines: Sequence[Line] = ()
         self.checked: frozenset[int] = frozenset()
         self.listed: frozenset[int] = frozenset()
-        """The runs of all lines, those of folded groups too."""
+        """The runs of all lines, including those of folded groups."""
         self._run_rows: dict[Line, int] = {}
         self._group_rows: dict[int, int] = {}
         self.group_ranges: Sequence[tuple[int, int]] = ()
@@ -81,7 +81,7 @@ class HistoryModel(CellModel):
         self._query = RunQuery()
         self._shared: dict[str, frozenset[str]] = {}
         self.searched: Collection[str] = ()
-        """Words in lower case that are never left out of a variant's name."""
+        """Lower-case words that are never left out of a variant's name."""
         self._differences: set[Name] = set()
         self._sparks: dict[int, Sparks] = {}
 
@@ -107,7 +107,7 @@ class HistoryModel(CellModel):
             self.dataChanged.emit(self.index(0, 0), self.index(len(self.lines) - 1, len(COLUMNS) - 1))
 
     def make(self, first: int, last: int) -> Collection[Sequence[Cell]]:
-        """Make the rows of lines `first` to before `last` that are not made yet; return them."""
+        """Create the missing rows of lines `first` to before `last`; return them."""
         lines = [line for line in self.lines[first:last] if isinstance(line, int) and line not in self._rows]
         rows = {run: self._made_cells(run) for run in lines if run in self._runs}
         self._rows |= rows
@@ -130,14 +130,13 @@ class HistoryModel(CellModel):
         return with_sparks(history_cells(self._runs[run], self._view), self._sparks.get(run, NO_SPARKS))
 
     def add_sparks(self, sparks: Mapping[int, Sparks]) -> None:
-        """Draw these runs' curves behind their figures."""
         self._sparks.update(sparks)
         runs = [run for run in sparks if run in self._rows]
         self._rows.update((run, with_sparks(self._rows[run], sparks[run])) for run in runs)
         self._emit_changed(runs)
 
     def without_sparks(self, first: int, last: int) -> tuple[int, ...]:
-        """Return the runs of lines `first` to before `last` that have ended, and whose curves are to be read."""
+        """Return the finished runs of lines `first` to before `last` whose curves are still to be read."""
         lines = (line for line in self.lines[first:last] if isinstance(line, int) and line in self._rows)
         return tuple(run for run in lines if run not in self._sparks and self._runs[run].summary.blocks)
 
@@ -151,14 +150,14 @@ class HistoryModel(CellModel):
             self.dataChanged.emit(self.index(min(lines), 0), self.index(max(lines), len(COLUMNS) - 1))
 
     def shared_parts(self, row: int) -> frozenset[str]:
-        """Return the parts of a variant's name that all runs of its workload have, among those created."""
+        """Return the parts of a variant's name that all created runs of its workload share."""
         line = self.lines[row]
         if isinstance(line, Group) or line not in self._rows:
             return frozenset()
         return self._shared[self._runs[line].spec.workload]
 
     def line_row(self, line: Line) -> int | None:
-        """Return the row of a run or group, None if it is folded away or not found."""
+        """Return the row of a run or group, None if folded away or not found."""
         return self._run_rows.get(line) if isinstance(line, int) else self._group_rows.get(line.experiment)
 
     def head_above(self, row: int) -> int | None:
@@ -195,7 +194,7 @@ class HistoryModel(CellModel):
         return Qt.CheckState.Checked if count == len(runs) else Qt.CheckState.PartiallyChecked
 
     def check(self, runs: Iterable[int], *, checked: bool) -> None:
-        """Check these runs, or no longer; the others stay as they are."""
+        """Check or uncheck these runs; the others do not change."""
         self.checked = self.checked.union(runs) if checked else self.checked.difference(runs)
         self.checks_changed.emit()
 
@@ -216,7 +215,7 @@ class HistoryDelegate(CellDelegate):
         self._chips = Face(tabular_font(SMALL_PX))
 
     def optional_parts(self, index: AnyIndex) -> Collection[str]:
-        """Return the parts of a variant's name that all runs of its workload have."""
+        """Return the parts of a variant's name that all runs of its workload share."""
         model = index.model()
         assert isinstance(model, HistoryModel)
         return model.shared_parts(index.row())
@@ -242,7 +241,7 @@ class HistoryDelegate(CellDelegate):
 
     def _paint_group(self, painter: QPainter, room: QRect, cell: Cell) -> None:
         plain, bold = self.faces
-        if room.width() < _GROUP_MIN:  # the first column over the table that is scrolled, whose line has the title
+        if room.width() < _GROUP_MIN:  # the first column over the scrolled table, whose line has the title
             return
         painter.setPen(QColor(self._theme.colours.text))
         title_width = room.width() - plain.width(cell.unit) - 2 * GRID
@@ -263,7 +262,7 @@ class HistoryDelegate(CellDelegate):
         face.write(painter, area, text)
 
     def _paint_chip(self, painter: QPainter, area: QRect, text: str, face: Face) -> int:
-        """Paint one chip at the left of an area and return where the next begins."""
+        """Paint a chip at the left of an area and return where the next one begins."""
         colours = self._theme.colours
         width = min(_chip_width(face, text), area.width() - 1)
         chip = QRect(area.left(), area.y() + (area.height() - _CHIP_HEIGHT) // 2, width, _CHIP_HEIGHT)

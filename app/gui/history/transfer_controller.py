@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from app.runs.undo import Reversal
 
 _Done = tuple[list[str], "Reversal | None"]
-"""The messages about a transfer, and what undoes it."""
+"""The messages about a transfer, and its reversal."""
 ExportKind = Literal["db", "csv", "json", "parquet", "trace"]
 
 _NAME_FILTER = f"Runs ({' '.join(f'*{suffix}' for suffix in DATABASE_SUFFIXES)});;All files (*)"
@@ -28,14 +28,11 @@ _SINGLE_FILES = {
     "db": ("database", RUNS_SUFFIX, _NAME_FILTER),
     "trace": ("timeline", ".trace.json", "Timelines (*.json);;All files (*)"),
 }
-"""Formats of one file: label, suffix and the dialog's filter. Other formats make a folder."""
+"""Formats with one file: label, suffix and the dialog's filter. Other formats create a folder."""
 
 
 class TransferController(QObject):
-    """Runs one export or import at a time.
-
-    Thread: GUI only; transfers run on the thread of its job.
-    """
+    """Runs one export or import at a time. Thread: GUI only; transfers run on the thread of its job."""
 
     def __init__(self, view: HistoryView, database: Path, actions: Actions) -> None:
         super().__init__(view)
@@ -52,7 +49,7 @@ class TransferController(QObject):
         view.overview.reference_requested.connect(self.set_reference)
 
     def export(self, runs: Sequence[int], kind: ExportKind, note: Callable[[str], None] | None = None) -> None:
-        """Ask for a path, then write the runs to one file or a folder of tables; `note` gets the sentences on it."""
+        """Ask for a path, then write the runs to a file or a folder of tables; `note` gets the messages."""
         name = f"run-{runs[0]}" if len(runs) == 1 else f"{len(runs)}-runs"
         word, suffix, name_filter = _SINGLE_FILES.get(kind, (f"new folder of {kind} files", "", ""))
         ask_for_new_file(
@@ -68,11 +65,11 @@ class TransferController(QObject):
         ask_for_file(self._view, title, self._folder, _NAME_FILTER, lambda file: self.import_file(Path(file)))
 
     def offer_import(self, file: Path) -> None:
-        """Ask whether to add the runs of a database that the user opened."""
+        """Ask whether to add the runs of an opened database."""
         self._view.ask_to_import(file.name).accepted.connect(lambda: self.import_file(file))
 
     def set_reference(self, is_adding: bool, failed: Callable[[UserError], None] | None = None) -> None:
-        """Add the reference runs, or remove them; `failed` gets the error where another screen shows it."""
+        """Add or remove the reference runs; `failed` gets the error if another screen shows it."""
         task = f"{'Adding' if is_adding else 'Removing'} the reference runs"
         name = f"{'add' if is_adding else 'remove'} the reference runs"
         self._run_task(task, lambda watch: _set_reference(self._database, watch, is_adding=is_adding), name, failed)
@@ -105,9 +102,9 @@ class TransferController(QObject):
         """Run a transfer; its result is shown below the table, or passed to `note`.
 
         Args:
-            task: What it does, for the footer.
-            work: Does it, and returns the messages about it, and what undoes it.
-            name: The change of stored things that it is, in the imperative; "" for none.
+            task: Its description, for the footer.
+            work: Performs it, and returns its messages and its reversal.
+            name: The change of stored things, in the imperative; "" for none.
             failed: Gets the error instead of the label above the table.
             note: Gets the messages.
         """

@@ -1,4 +1,4 @@
-"""The hosts of the window: the one chosen for runs, the one whose telemetry is shown, and all connections."""
+"""The window's hosts: the one chosen for runs, the one whose telemetry is displayed, and all connections."""
 
 from collections.abc import Callable
 from functools import partial
@@ -27,10 +27,10 @@ _TICK_MS = 1_000
 
 
 class HostsController(QObject):
-    """Chooses among the hosts, takes all events of the window, and shows those of the right machine on each screen.
+    """Manages the hosts, takes all events of the window, and shows the right machine's on each screen.
 
-    `runs_fetched` is emitted when runs of a host were fetched into the database, `states_changed` when a connection
-    is in another state, or the ages of what was heard last have changed. "" is this machine, wherever a host is named.
+    `runs_fetched` is emitted when a host's runs were fetched into the database, `states_changed` when a connection's
+    state or the age of its last message has changed. As a host's name, "" is this machine.
 
     Thread: GUI only, except for what the connections call.
     """
@@ -40,7 +40,7 @@ class HostsController(QObject):
     _woken = Signal()
 
     def __init__(self, services: Services, run_view: RunView, form: FormController, run: RunController) -> None:
-        """Prepare; nothing is connected yet."""
+        """Create the controller without connections."""
         super().__init__(run_view)
         self._window = services.window
         self._theme = services.theme
@@ -53,15 +53,15 @@ class HostsController(QObject):
         self._monitor: MonitorView | None = None
         self._here: Inventory | None = None
         self.chosen = ""
-        """The host that the form's runs take place on."""
+        """The host of the form's runs."""
         self.shown_host = ""
-        """The host whose telemetry the Run screen shows: that of the active run, else the one chosen."""
+        """The host whose telemetry the Run screen shows: the active run's, else the chosen one."""
         self._run_host: str | None = None
         self._inventory: Inventory | None = None
         self.model = MonitorModel(run.recent)
         open_host = partial(open_late, consent=services.consent)
         self.connections = Connections(self._take, self._woken.emit, open_host)
-        # Ages of links and of what was heard last change without an event.
+        # Ages of links and of last messages change without an event.
         self._timer = QTimer(self, interval=_TICK_MS)
 
     def start(self, queue: QueueController) -> None:
@@ -78,7 +78,7 @@ class HostsController(QObject):
         self.connections.reload()
 
     def make_monitor(self, actions: Actions) -> "MonitorView":
-        """Make the Monitor screen, which the first paint does not wait for."""
+        """Create the Monitor screen, for which the first paint does not wait."""
         from app.gui.monitor.screen import MonitorView
 
         view = MonitorView(self.model, self._theme, actions)
@@ -100,7 +100,7 @@ class HostsController(QObject):
         dialog.open()
 
     def handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
-        """Take one event: telemetry goes to the Run screen only from the host that is shown there."""
+        """Take one event: telemetry reaches the Run screen only from the displayed host."""
         if isinstance(event, HostMessage):
             if event.host == self.shown_host:
                 self._run.handle(event.message)
@@ -132,13 +132,13 @@ class HostsController(QObject):
             self.connections.connect(host, FULL_HZ if host == self.chosen else OVERVIEW_HZ)
 
     def remove(self, host: str) -> None:
-        """End the connection to a host that the user removes; runs take place on this machine again."""
+        """End the connection to a host that the user removes; runs use this machine again."""
         if host == self.chosen:
             self.choose("")
         self.connections.disconnect(host)
 
     def renew(self, host: str, inventory: Inventory) -> None:
-        """Take what a connected host has by now: what its runs have may be more than when it was reached."""
+        """Update a connected host's inventory: its runs may have more devices now than when it was connected."""
         if self.connections.state(host).stage == "connected":
             self.model.handle(inventory, host)
             self.refresh_hosts()
@@ -147,17 +147,17 @@ class HostsController(QObject):
         return self.model.inventory(host) if host else self._here
 
     def wait_inventory(self, here: Callable[[], Inventory]) -> Inventory:
-        """Return the devices of the chosen host, off the GUI thread; `here` waits for those of this machine."""
+        """Return the chosen host's devices, off the GUI thread; `here` waits for this machine's."""
         chosen = self.chosen
         return self.connections.wait_host(chosen).inventory() if chosen else here()
 
     def refresh(self) -> None:
-        """Show on Monitor what is known now, once it exists."""
+        """Show the current state on Monitor, if it exists."""
         if self._monitor is not None:
             self._monitor.refresh()
 
     def refresh_hosts(self) -> None:
-        """Show how the connections are: in the form, in the window's head, above the plots and on Monitor."""
+        """Show the connections' states: in the form, the window's head, above the plots and on Monitor."""
         states, chosen = self.connections.states(), self.chosen
         self.model.update(states)
         state = next((other for other in states if other.name == chosen), HostState(name=chosen))
@@ -196,12 +196,12 @@ class HostsController(QObject):
         self._window.show_page(RUN)
 
     def _follow_run(self) -> None:
-        """Show the telemetry of the host of the form's run, while it lasts."""
+        """Show the telemetry of the form's run's host while the run lasts."""
         if self._queue is not None and not self._queue.running:
             self._show_run_of(self._run.host)
 
     def _show_run_of(self, host: str | None) -> None:
-        """Show the telemetry of the host where a run is active; None shows that of the chosen one."""
+        """Show the telemetry of the host with the active run; None shows the chosen one's."""
         self._run_host = host
         self._show_telemetry()
 

@@ -1,4 +1,4 @@
-"""The dialog of hosts: a list to check and remove, its detached runs, and a form that adds one."""
+"""The hosts dialog: a list to check and remove, its detached runs, and a form to add a host."""
 
 import threading
 from collections.abc import Callable
@@ -53,7 +53,7 @@ class HostsDialog(QDialog):
         resize_within_screen(self, 120 * GRID, 84 * GRID)
         self._hosts, self._database = hosts, database
         self._job = CancellableJob(self)
-        # What was done with each host last, by its name.
+        # The last result for each host, by name.
         self._reports: dict[str, str] = {}
         self.list = QListWidget()
         self.list.setAccessibleName("Hosts")
@@ -99,7 +99,7 @@ class HostsDialog(QDialog):
         make_column((rows, 3), (self.details, 2), *add, parent=page, margins=2 * GRID, spacing=GRID)
         make_column((PageScroller(page), 1), make_row(buttons, margins=2 * GRID), parent=self, margins=0, spacing=0)
         for push_button in self.findChildren(QPushButton):
-            push_button.setAutoDefault(False)  # Enter in a field adds a host
+            push_button.setAutoDefault(False)  # so that Enter in a field adds a host
 
     def refresh(self) -> None:
         connections = self._hosts.connections
@@ -121,7 +121,7 @@ class HostsDialog(QDialog):
         return entries[row] if 0 <= row < len(entries) else None
 
     def _show_chosen(self) -> None:
-        """Show what was done with the selected host last, else how its connection is."""
+        """Show the last result for the selected host, else its connection's state."""
         entry, text = self.chosen, ""
         for entry_button in (self.check_button, self.fetch_button, self.stop_button, self.remove_button):
             entry_button.setEnabled(entry is not None)
@@ -190,7 +190,7 @@ class HostsDialog(QDialog):
 
 
 def fetch_over(entry: HostEntry, database: Path, stop: threading.Event) -> str:
-    """Fetch the detached runs of a host that are over; return what became of them; raises `UserError`."""
+    """Fetch a host's finished detached runs; return what became of them; raises `UserError`."""
     runs = list_detached(entry, lambda _: None)
     over = [run for run in runs if run.size_bytes and not run.goes_on]
     for run in over:
@@ -203,7 +203,7 @@ def fetch_over(entry: HostEntry, database: Path, stop: threading.Event) -> str:
 
 
 def stop_all(entry: HostEntry, _database: Path, _stop: threading.Event) -> str:
-    """Ask the detached runs of a host to end; return how many; raises `UserError`."""
+    """Ask a host's detached runs to end; return their number; raises `UserError`."""
     runs = [run for run in list_detached(entry, lambda _: None) if run.goes_on]
     for run in runs:
         stop_detached(entry, run.uid, lambda _: None)
@@ -211,7 +211,7 @@ def stop_all(entry: HostEntry, _database: Path, _stop: threading.Event) -> str:
 
 
 def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
-    """Return what is found of a host, unless the dialog closes: then nobody waits for what it still does."""
+    """Return the check of a host; if the dialog closes, nobody waits for it."""
     checks: list[HostCheck] = []
     thread = threading.Thread(target=lambda: checks.extend(check_hosts([entry])), name="check", daemon=True)
     thread.start()

@@ -1,4 +1,4 @@
-"""The chosen device of Monitor: its state, figures and processes at the left, its curves at the right."""
+"""Monitor's chosen device: state, figures and processes at the left, curves at the right."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,7 +38,7 @@ _ABSENT_REASON = "The system hides this from this user or container"
 
 
 class FigureGrid(QWidget):
-    """Figures with their words in one or two columns."""
+    """Figures with their labels in one or two columns."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,10 +50,7 @@ class FigureGrid(QWidget):
         self._grid.setHorizontalSpacing(GRID // 2)
 
     def show_figures(self, figures: Sequence[DeviceMetric], columns: int, role: str) -> None:
-        """Show these figures.
-
-        `role` is that of the numbers in the style sheet.
-        """
+        """Show these figures. `role` is the numbers' role in the style sheet."""
         labels = (columns, *(figure.label for figure in figures))
         if labels != self._labels:
             self._labels = labels
@@ -81,7 +78,7 @@ class FigureGrid(QWidget):
 
 
 class NoGpuView(QWidget):
-    """Why there is no GPU, what there would be with one, and the way to runs that had some."""
+    """Why there is no GPU, what a GPU would add, and a link to runs on GPUs."""
 
     def __init__(self, actions: Actions) -> None:
         super().__init__()
@@ -93,14 +90,14 @@ class NoGpuView(QWidget):
         layout.addWidget(self.reference_button, 0, Qt.AlignmentFlag.AlignLeft)
 
     def show_reason(self, reason: str, with_gpu: str) -> None:
-        """Say it; nothing is shown if there is nothing to say."""
+        """Show the reason; hidden without one."""
         self._reason.setText(reason)
         self._with_gpu.setText(with_gpu)
         self.setVisible(bool(reason))
 
 
 class DetailsView(QWidget):
-    """Shows `DeviceDetails`; `connect_requested` has the name of a host of which there is nothing to draw."""
+    """Shows `DeviceDetails`; `connect_requested` carries the name of a host with nothing to draw."""
 
     connect_requested = Signal(str)
 
@@ -144,7 +141,7 @@ class DetailsView(QWidget):
         show_text(self._processes_note, details.processes_note)
         show_text(self._not_reported, details.not_reported)
         self.no_gpu.show_reason(*details.no_gpu)
-        # Show the curves, or why there is none and the way to some.
+        # Show the curves, or why there are none and how to get some.
         absence = details.absence
         if absence is not None:
             self._absence.set_text(absence.title, absence.text)
@@ -153,13 +150,13 @@ class DetailsView(QWidget):
         self._curves.setCurrentIndex(int(absence is not None))
 
     def resizeEvent(self, event: QResizeEvent) -> None:
-        """Put the figures into as many columns as the room has, before the next reading comes."""
+        """Arrange the figures in as many columns as fit, before the next reading."""
         super().resizeEvent(event)
         if self._details is not None:
             self._show_figures(self._details)
 
     def _show_figures(self, details: DeviceDetails) -> None:
-        # One column of figures may be higher than the screen, which has the width for two.
+        # A single column of figures may be higher than a screen that has room for two.
         columns = 2 if (self.width() >= _WIDE and (len(details.metrics) + 8) * _LINE > self.height()) else 1
         self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
         self.figures.show_figures(details.metrics, columns, "" if details.is_current else "muted")
@@ -202,7 +199,7 @@ class DetailsView(QWidget):
                 self._process_grid.addWidget(label, line, column, side)
                 if column < len(widths):
                     widths[column] = max(widths[column], label.fontMetrics().horizontalAdvance(text))
-        for column, width in enumerate(widths):  # names and users share the room by what they need of it
+        for column, width in enumerate(widths):  # names and users share the space according to their needs
             self._process_grid.setColumnStretch(column, width)
         if (more := len(rows) - _MOST_PROCESSES) > 0:
             self._process_grid.addWidget(text_label(f"and {more} more", "muted"), _MOST_PROCESSES + 1, 0)

@@ -1,4 +1,4 @@
-"""The Monitor screen: a table of all devices, the details of the chosen one below it."""
+"""The Monitor screen: a table of all devices, above the details of the chosen one."""
 
 import time
 from collections.abc import Sequence
@@ -34,7 +34,7 @@ from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 
 _GRAPH_WIDTH, _BAR_WIDTH = 6 * GRID, 5 * GRID
-"""What a sparkline and a bar take at least; they share what room there is."""
+"""The least widths of a sparkline and a bar, which share the available space."""
 _WIDEST: dict[str, Cell] = {
     DEVICE: Cell(text="This machine · 8× H200", symbol="▾"),
     STATE: Cell(text="1 lost · 2 throttled · 1 shared", symbol="▲"),
@@ -44,17 +44,17 @@ _WIDEST: dict[str, Cell] = {
     "temperature_c": Cell(text="100", unit="°C"),
     PROCESSES: Cell(text="python3 (ann) and 1 more"),
 }
-"""Cells as wide as their column at least."""
+"""Cells that set their columns' least widths."""
 _GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
 _REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.15, 0.5
-"""Numbers that change more often than this nobody can read."""
+"""Numbers that change more often than this are unreadable."""
 _ONLY_ROWS = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
 _STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE: 2, PROCESSES: 1}
 """The shares of the spare room that columns take."""
 
 
 class _TableModel(CellModel):
-    """The rows of the view-model; each is created once between two refreshes, when it is painted or asked for."""
+    """The view-model's rows; each is created once between two refreshes, when painted or requested."""
 
     def __init__(self, monitor: MonitorModel) -> None:
         super().__init__(tuple(monitor.columns().values()))
@@ -64,7 +64,7 @@ class _TableModel(CellModel):
         self._cells_by_row: dict[RowKey, Sequence[Cell]] = {}
 
     def row_cells(self, row: int) -> Sequence[Cell]:
-        """Return the cells of a row, as they were at the last refresh."""
+        """Return the cells of a row as of the last refresh."""
         row_key = self.rows[row]
         cells = self._cells_by_row.get(row_key)
         if cells is None:
@@ -79,7 +79,7 @@ class _TableModel(CellModel):
         return self._monitor.is_folded(row_key.host) if row_key.device is None else None
 
     def refresh(self) -> bool:
-        """Take rows and figures as they are now; return whether rows or columns are others than before."""
+        """Update rows and figures; return whether rows or columns have changed."""
         self._cells_by_row = {}
         order, columns = self._monitor.layout(), self._monitor.columns()
         if order == self.rows and tuple(columns) == self.keys:
@@ -91,7 +91,7 @@ class _TableModel(CellModel):
 
 
 class _GraphDelegate(CellDelegate):
-    """Adds sparklines and bars to the cells of all tables, and sets off the rows of hosts."""
+    """Adds sparklines and bars to the cells of all tables, and sets off hosts' rows."""
 
     def __init__(self, theme: Theme, rows: _TableModel) -> None:
         super().__init__(theme)
@@ -106,7 +106,7 @@ class _GraphDelegate(CellDelegate):
             self._paint_label(painter, area, cell, face)
 
     def _paint_label(self, painter: QPainter, area: QRect, cell: Cell, face: Face) -> None:
-        """Paint words from their beginning, which matters most: a state, the name of a host."""
+        """Paint words from their beginning, which matters most, such as a state or a host's name."""
         painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
         if cell.symbol:
             face.write(painter, area, cell.symbol)
@@ -161,10 +161,11 @@ def _paint_bar(painter: QPainter, room: QRectF, share: float, colour: QColor, gr
 
 
 class MonitorTable(CellTable):
-    """Shows the rows of a `MonitorModel`; those that the user `selected`, in order, have their details shown together.
+    """Shows the rows of a `MonitorModel`, and the details of the rows that the user `selected`, in order.
 
-    They stay so while rows come, go and change order. `chosen` is the one of them that keys act on; None without rows.
-    `connect_requested` and `opened` have the name of a host: to connect to it, and to show its plots on the Run screen.
+    The selection survives changes of rows and order. Keys act on `chosen`, one of them; None without rows.
+    `connect_requested` and `opened` carry the name of a host: to connect to it, and to show its plots on the Run
+    screen.
     """
 
     chosen_changed = Signal()
@@ -218,7 +219,7 @@ class MonitorTable(CellTable):
         self.viewport().update()
 
     def selectionChanged(self, selected: QItemSelection, deselected: QItemSelection) -> None:
-        """Note which rows are chosen; the last one stays so."""
+        """Record the chosen rows; the last one stays chosen."""
         super().selectionChanged(selected, deselected)
         if self._is_restoring:
             return
@@ -291,7 +292,7 @@ class MonitorTable(CellTable):
         self.sorted.emit()
 
     def _restore(self, row: int) -> None:
-        """Choose the rows again that the user chose, or what is in their place; before any choice, the first GPU."""
+        """Restore the rows that the user chose, or what replaced them; before any choice, the first GPU."""
         rows = {row_key: n for n, row_key in enumerate(self._rows.rows)}
         if not rows:
             self.chosen, self.selected = None, ()
@@ -306,7 +307,7 @@ class MonitorTable(CellTable):
         self._note()
 
     def _select(self, rows: Sequence[int]) -> None:
-        """Select these rows and no others, whatever keys are held down; the first becomes the current one."""
+        """Select only these rows, whatever keys are held down; the first becomes the current one."""
         chosen, selection = QItemSelection(), self.selectionModel()
         for row in rows:
             chosen.select(self._rows.index(row, 0), self._rows.index(row, 0))
@@ -314,7 +315,7 @@ class MonitorTable(CellTable):
         selection.select(chosen, _ONLY_ROWS)
 
     def _note(self) -> None:
-        """Take what is selected; that which keys act on is one of it."""
+        """Record the selection; keys act on one of its rows."""
         order = self._rows.rows
         selected = tuple(order[row] for row in sorted(index.row() for index in self.selectionModel().selectedRows()))
         current = order[self.currentIndex().row()]
@@ -324,7 +325,7 @@ class MonitorTable(CellTable):
             self.chosen_changed.emit()
 
     def _span_reasons(self) -> None:
-        """Let the reason of a row without figures have their room; only of rows in sight, for that takes a while."""
+        """Let the reason of a row without figures span their cells; only for visible rows, because it is slow."""
         first, last = self.rowAt(0), self.rowAt(self.viewport().height() - 1)
         rows = range(max(0, first), (last if last >= 0 else self._rows.rowCount() - 1) + 1)
         spanned = frozenset(row for row in rows if self._monitor.reason(self._rows.rows[row]))
@@ -342,11 +343,11 @@ class MonitorTable(CellTable):
 
 
 _TABLE_SHARE = 0.45
-"""Of the height, what the table takes at most until the user chooses, unless the details leave more."""
+"""The table's largest share of the height until the user chooses, unless the details need less."""
 
 
 class MonitorView(QWidget):
-    """Shows a `MonitorModel`, and remembers what the user chooses in it."""
+    """Shows a `MonitorModel`, and remembers the user's choices in it."""
 
     def __init__(self, model: MonitorModel, theme: Theme, actions: Actions) -> None:
         super().__init__()
@@ -373,7 +374,7 @@ class MonitorView(QWidget):
         self._connect()
 
     def refresh(self) -> None:
-        """Show what is known now, if anyone can see it and has had time to read the last."""
+        """Show the current state, if visible and the last one has been readable for long enough."""
         now_s = time.monotonic()
         if self.isVisible() and now_s - self._words_s >= _REFRESH_WORDS_S:
             self._words_s = self._plots_s = now_s
@@ -397,7 +398,7 @@ class MonitorView(QWidget):
         self._grouped.setChecked(settings.grouped)
         self._fold.setVisible(model.has_other_hosts and settings.grouped)
         self._fold.setText("Unfold all" if all(model.is_folded(host.name) for host in model.hosts) else "Fold all")
-        # Give the table the room that its rows want, until the user chooses.
+        # Give the table the height that its rows need, until the user chooses.
         height = self._parts.height()
         room = max(int(height * _TABLE_SHARE), height - self.details.wanted_height)
         table_height = min(self.table.wanted_height, room)
@@ -412,9 +413,9 @@ class MonitorView(QWidget):
             super().keyPressEvent(event)
 
     def show_chosen(self, *, words: bool) -> None:
-        """Show the curves of the selected rows as they are now, with `words` their figures too.
+        """Show the current curves of the selected rows, with `words` their figures too.
 
-        Every word is of the reading that the table shows.
+        All words come from the reading that the table shows.
         """
         if self.table.selected and not self.details.visibleRegion().isEmpty():
             details = chosen_details(self._model, *self.table.selected)
@@ -443,7 +444,7 @@ class MonitorView(QWidget):
         self.table.setFocus()
 
     def _connect_host(self, host: str) -> None:
-        """Let the host be connected; the keyboard continues from its row, for the button goes."""
+        """Request a host's connection; the focus moves to its row, because the button disappears."""
         self.table.setFocus()
         self.table.connect_requested.emit(host)
 

@@ -1,4 +1,4 @@
-"""The pyqtgraph widget of one plot and its axes; pointer events are reported as positions on the x axis."""
+"""The pyqtgraph widget of one plot with its axes; it reports pointer events as positions on the x axis."""
 
 import math
 from collections.abc import Sequence
@@ -18,23 +18,23 @@ if TYPE_CHECKING:
 _LABEL_PX = 18
 _MAX_LABELS = 6
 _FEWEST_STEPS, _WIDTH_OF_FEWEST = 2.25, 300.0
-"""Steps of time that an axis of that width has at least, as pyqtgraph has them; more width has more by its root."""
+"""The least number of time steps on an axis of this width, as in pyqtgraph; it grows with the width's square root."""
 _HOUR_S, _HOURS_PX = 3_600, 72.0
-"""A label with hours, such as `-6:00:00`, and its gap are that wide."""
+"""The width of a label with hours, such as `-6:00:00`, including its gap."""
 
 
 class _Axis(pg.AxisItem):  # type: ignore[misc]  # pyqtgraph has no types
     _colours = ("", "")
 
     def set_colours(self, line: str, text: str) -> None:
-        """Take colours for lines and labels, if it has others: that takes half a millisecond."""
+        """Set the colours of lines and labels if they differ, because that takes half a millisecond."""
         if (line, text) != self._colours:
             self._colours = (line, text)
             self.setPen(pg.mkPen(line))
             self.setTextPen(pg.mkPen(text))
 
     def update(self) -> None:
-        """Have the whole plot painted: its widget does not listen to the scene."""
+        """Have the whole plot painted, because its widget does not listen to the scene."""
         canvas = self.getViewWidget()
         if canvas is not None:
             canvas.update_all()
@@ -46,19 +46,17 @@ class TimeAxis(_Axis):
     counted = False
 
     def set_counted(self, counted: bool) -> None:
-        """Set whether it counts something instead of seconds."""
         if counted is not self.counted:
             self.counted = counted
             self.picture = None
             self.update()
 
     def show_labels(self, is_visible: bool) -> None:
-        """Show or hide the times, which not each of stacked panels needs."""
         self.setStyle(showValues=is_visible)
         self.setHeight(None if is_visible else 4)
 
     def tickSpacing(self, least: float, most: float, size: float) -> list[tuple[float, float]]:
-        """Return the levels of ticks; from ten seconds on they are where a clock is round."""
+        """Return the levels of ticks; from ten seconds on they are round on a clock."""
         steps = _FEWEST_STEPS * math.sqrt(max(1.0, size / _WIDTH_OF_FEWEST))
         step = None if self.counted else clock_step(abs(most - least) / steps)
         if step is not None and step >= _HOUR_S and step * size < _HOURS_PX * abs(most - least):
@@ -72,15 +70,15 @@ class TimeAxis(_Axis):
 
 
 class ValueAxis(_Axis):
-    """A left axis with thousands apart, `80,000`, and a handful of labels, no closer than their height.
+    """A left axis with thousands separators, `80,000`, and a handful of labels, no closer than their height.
 
-    A logarithmic one has the decimal logarithms of its values as its range.
+    A logarithmic one's range is in decimal logarithms.
     """
 
     is_log = False
 
     def tickValues(self, least: float, most: float, size: float) -> list[tuple[float, list[float]]]:
-        """Return the ticks; of a logarithmic axis round values, as logarithms."""
+        """Return the ticks; for a logarithmic axis round values, as logarithms."""
         if not self.is_log:
             return super().tickValues(least, most, size)  # type: ignore[no-any-return]
         ticks = log_ticks(10.0**least, 10.0**most, max(2, min(_MAX_LABELS, int(size / _LABEL_PX))))
@@ -91,7 +89,7 @@ class ValueAxis(_Axis):
         return [(round_step(least_step), 0.0)]
 
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
-        """Return the labels, with as many decimals as their spacing needs, or on a logarithmic axis their value."""
+        """Return the labels, with as many decimals as the spacing needs; on a logarithmic axis the values."""
         if self.is_log:
             rounded = (float(f"{10.0**value:.3g}") for value in values)
             return [f"{value:,.9f}".rstrip("0").rstrip(".") for value in rounded]
@@ -103,10 +101,9 @@ _NOTCH_ANGLE = 120
 
 
 class Paintable(Protocol):
-    """What is painted in pixels on the view of a plot."""
+    """Something painted in pixels on a plot's view."""
 
-    def paint(self, painter: QPainter, area: QRectF) -> None:
-        """Paint on `area`, the whole view."""
+    def paint(self, painter: QPainter, area: QRectF) -> None: ...
 
 
 class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
@@ -171,7 +168,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             self.viewport().update()
 
     def paintEvent(self, event: QPaintEvent) -> None:
-        """Let the owner bring its curves up to date first: only a plot that is seen is drawn."""
+        """Let the owner update its curves first, so that only visible plots are drawn."""
         painter = QPainter(self.viewport())
         if self._frame.isNull() or self.turns is None or self.turns.take(self.viewport()):
             self._paint_frame(painter, QRectF(event.rect()))
@@ -180,7 +177,7 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
         painter.end()
 
     def resizeEvent(self, _event: QResizeEvent | None) -> None:
-        """Fit the view into the new size when it is seen: layouts pass through several sizes."""
+        """Adapt the view to the new size when it becomes visible: layouts pass through several sizes."""
         self._is_resized = True
 
     def _paint_frame(self, painter: QPainter, part: QRectF) -> None:
@@ -210,17 +207,17 @@ class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no typ
             super().resizeEvent(None)
 
     def release(self) -> None:
-        """Give the memory of the axes' image back until it is painted again; the last frame stays."""
+        """Free the memory of the axes' image until it is painted again; the last frame stays."""
         self._ground, self._ground_area = QPixmap(), QRectF()
 
     def restyle(self, ground: QColor) -> None:
-        """Paint all again on this ground, without a turn: the last frame has other colours than what is around it."""
+        """Repaint everything on this background, without waiting for a turn: the last frame has other colours."""
         self.setBackground(ground)
         self._frame = QPixmap()
         self.renew()
 
     def renew(self) -> None:
-        """Paint the axes and what is behind the curves again."""
+        """Repaint the axes and what is behind the curves."""
         self._ground_area = QRectF()
         self.viewport().update()
 

@@ -19,25 +19,25 @@ if TYPE_CHECKING:
     import pyqtgraph as pg
 
 Dash = tuple[int, ...]
-"""Pixels drawn and left out in turn; empty for a line without gaps."""
+"""Pixels drawn and skipped in turn; empty for a solid line."""
 
 Drawn = tuple[Stroke, QColor, Dash, int]
-"""A line, its colour and dash, and the number of its first column since time zero, by which a dash keeps its place."""
+"""A line, its colour and dash, and its first column's number since time zero, which keeps the dash in place."""
 
 
 class Curves:
-    """The strokes of one plot, first to last, behind nothing but the marks."""
+    """The strokes of one plot, first to last, behind only the marks."""
 
     def __init__(self, view: "pg.ViewBox") -> None:
         self._view = view
         self._strokes: tuple[Drawn, ...] = ()
 
     def set_strokes(self, strokes: Sequence[Drawn]) -> None:
-        """Replace all curves, each with its colour and its dash; the caller has them painted."""
+        """Replace all curves with their colours and dashes; the caller has them painted."""
         self._strokes = tuple(strokes)
 
     def paint(self, painter: QPainter, area: QRectF) -> None:
-        from pyqtgraph.functions import arrayToQPath  # the first paint of the window does not wait for it
+        from pyqtgraph.functions import arrayToQPath  # here: the window's first paint does not wait for it
 
         bottom, top = self._view.viewRange()[1]
         scale = area.height() / ((top - bottom) or 1.0)
@@ -60,9 +60,9 @@ class Curves:
 
 
 _SOLID, _EDGE, _FAINT, _SHADE = 255, 150, 80, 45
-"""Opacity of a line, of the edges of a spread, of what lies behind a smoothed or raised line, and within a spread."""
+"""Opacity of a line, of a spread's edges, of lines behind a smoothed or raised one, and within a spread."""
 _REACH_COLUMNS = 4
-"""Pixel columns at both sides of the pointer in which a curve is looked for."""
+"""Pixel columns on both sides of the pointer in which curves are searched."""
 
 Spread = tuple[CurveSource, CurveSource]
 """The lowest and the highest of several curves."""
@@ -70,9 +70,9 @@ Spread = tuple[CurveSource, CurveSource]
 
 @dataclass(slots=True)
 class PanelCurve:
-    """A curve and what is drawn of it, the line last, each with its opacity; nothing until it is seen.
+    """A curve and its strokes, the line last, each with its opacity; none until it is visible.
 
-    Strokes that are not `current` are those of earlier data or another range of time.
+    Strokes that are not `current` show earlier data or another range of time.
     """
 
     colour: int
@@ -89,9 +89,9 @@ class PanelCurve:
         return self.strokes[-1][0] if self.strokes else None
 
     def draw(self, look: Look, span: Span, columns: int) -> None:
-        """Make the strokes of a range of time, as the user wants to see them.
+        """Create the strokes for a range of time, in the user's look.
 
-        They begin up to a column earlier: a column that moved over the data would let the curve shimmer.
+        They begin up to a column earlier, because columns that moved over the data would make the curve shimmer.
         """
         origin = self.source.origin_s if isinstance(self.source, ShiftedCurve) else 0.0
         width = (span[1] - span[0]) / columns
@@ -117,7 +117,7 @@ class PanelCurve:
 
 
 class DrawnCurves(dict[str, PanelCurve]):
-    """Curves by key, in the order they came; drawn again where data, range or look have changed."""
+    """Curves by key, in order of arrival; redrawn when data, range or look have changed."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -131,7 +131,7 @@ class DrawnCurves(dict[str, PanelCurve]):
         return tuple(key for key in self if key not in self.hidden)
 
     def redraw(self) -> None:
-        """Draw every curve again the next time."""
+        """Redraw every curve the next time."""
         for curve in self.values():
             curve.current = False
 
@@ -150,7 +150,7 @@ class DrawnCurves(dict[str, PanelCurve]):
         return drawn
 
     def marked(self) -> list[MarkedLine]:
-        """Return the lines that were drawn and have a mark; faint ones have none."""
+        """Return the drawn lines with a mark; faint ones have none."""
         curves = [self[key] for key in self.shown_keys() if not self._is_faint(key)]
         return [
             MarkedLine(curve.line, self._theme.curve_colour(curve.colour), curve.mark)
@@ -159,9 +159,9 @@ class DrawnCurves(dict[str, PanelCurve]):
         ]
 
     def nearest(self, share: float, value: float, reach: float) -> str:
-        """Return the key of the curve nearest to a position, as it is drawn; "" if none is within reach.
+        """Return the key of the drawn curve nearest to a position; "" if none is within reach.
 
-        `share` is on the width, from 0 to 1; value and reach are in the unit of the axis.
+        `share` is a share of the width, from 0 to 1; value and reach are in the axis's unit.
         """
         distances = {}
         for key in self.shown_keys():

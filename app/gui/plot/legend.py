@@ -15,7 +15,7 @@ SWATCH, _DASHED_SWATCH = 12, 24
 _SWATCH_HEIGHT = 3
 MARK_PX = 15
 AXIS_WIDTH = 56
-"""Of the numbers at the left of each plot."""
+"""Width of the numbers at the left of each plot."""
 _MARK_FONT_PX = 10
 _ENTRY_GAP = 2 * GRID
 _DIMMED_ALPHA = 60
@@ -31,10 +31,10 @@ class _Entry:
 
 
 class Legend(QWidget):
-    """Entries in one line, right-aligned. The room of a value only grows, so nothing jumps when numbers change.
+    """Entries in one line, right-aligned. A value's space only grows, so that nothing jumps when numbers change.
 
-    `clicked` has an entry's key. Where names do not all fit, the marks of curves stand for them; with `all_or_none`
-    they are left out: a few would mislead.
+    `clicked` carries an entry's key. If not all names fit, curves' marks replace them; with `all_or_none` all entries
+    are left out, because a few would mislead.
     """
 
     clicked = Signal(str)
@@ -54,7 +54,7 @@ class Legend(QWidget):
     def set_entry(self, key: str, label: str, colour: int, mark: str = "") -> None:
         """Add an entry, or change its label; a curve without a label has none.
 
-        Its `mark` distinguishes it without its colour.
+        Its `mark` distinguishes it without colour.
         """
         entry = self._entries.get(key)
         if not label:
@@ -64,7 +64,7 @@ class Legend(QWidget):
             self._changed()
 
     def set_value(self, key: str, text: str) -> None:
-        """Set the value next to an entry's label; entries that do not exist are ignored."""
+        """Set the value next to an entry's label; missing entries are ignored."""
         entry = self._entries.get(key)
         if entry is None or entry.value == text:
             return
@@ -77,7 +77,7 @@ class Legend(QWidget):
         self._changed()
 
     def set_dimmed(self, keys: Collection[str]) -> None:
-        """Dim the entries of curves that are not drawn now."""
+        """Dim the entries of curves that are not drawn."""
         self._dimmed = frozenset(keys)
         self.update()
 
@@ -113,7 +113,7 @@ class Legend(QWidget):
         painter.end()
 
     def _arrange(self, metrics: QFontMetrics) -> None:
-        """Place entries from the right; where not all fit, values go, then marked names, then entries."""
+        """Place entries from the right; without enough room, drop values, then marked names, then entries."""
         self._has_names = True
         widths = self._widths(metrics, value=True)
         self._has_values = _line_width(widths.values()) <= self.width()
@@ -173,7 +173,7 @@ def _line_width(widths: Iterable[int]) -> int:
 
 
 def swatch_width(style: int) -> int:
-    """Return the pixels a swatch takes: a dash needs more of them to be seen."""
+    """Return a swatch's width in pixels: a dash needs more of them to be visible."""
     return _DASHED_SWATCH if dash_pattern(style) else SWATCH
 
 
@@ -203,7 +203,7 @@ _MAX_NAME_PX = 440
 
 
 class Reading(NamedTuple):
-    """One curve: its look, its name, its value in words."""
+    """One curve: its look, its name, and its value as text."""
 
     style: int
     label: str
@@ -212,7 +212,7 @@ class Reading(NamedTuple):
 
 
 class Readout(QWidget):
-    """Lies over the plots and takes no mouse; hidden while there is nothing to read."""
+    """Lies over the plots without taking the mouse; hidden while there is nothing to read."""
 
     def __init__(self, theme: Theme, parent: QWidget) -> None:
         super().__init__(parent)
@@ -226,7 +226,7 @@ class Readout(QWidget):
         return ", ".join(f"{reading.label} {reading.value}" for reading in self._readings) if self.isVisible() else ""
 
     def show_readings(self, readings: Sequence[Reading], at: QPoint) -> None:
-        """Show these next to a position of the parent, on the side that has room; none hide it."""
+        """Show these next to a position of the parent, on the side with room; hide without readings."""
         self._readings = tuple(readings)
         self.setVisible(bool(readings))
         if not readings:

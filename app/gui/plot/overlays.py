@@ -50,12 +50,12 @@ class Layer:
         return False
 
     def _paint(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """Paint on `area`, whose left is the time `start` and where a second takes `scale` pixels."""
+        """Paint on `area`, whose left edge is the time `start` and where a second is `scale` pixels wide."""
         raise NotImplementedError
 
 
 class Bands(Layer):
-    """All bands of one plot, painted behind everything else, with their names where they are `named`."""
+    """All bands of one plot, painted behind everything else, with their names if `named`."""
 
     def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
@@ -69,7 +69,7 @@ class Bands(Layer):
             self._canvas.renew()
 
     def unnamed_at(self, time: float) -> str:
-        """Return the name of the band at a time where it is not written; otherwise nothing."""
+        """Return the name of the band at a time if it is not painted; else ""."""
         names = (band.name for band in self.bands if band.start <= time < band.end and band.name in self._unnamed)
         return next(names, "")
 
@@ -99,7 +99,7 @@ class Bands(Layer):
 
 
 class Marks(Layer):
-    """Moments as lines with their names, strips at the foot, and the crosshair, before the curves."""
+    """Moments as lines with their names, strips at the bottom, and the crosshair, in front of the curves."""
 
     def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
@@ -128,7 +128,7 @@ class Marks(Layer):
             self._paint_line(painter, area, at, self._theme.colours.muted)
 
     def _paint_strips(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """Paint all strips in view, and over the first of a name that name, on its own ground."""
+        """Paint all visible strips, and the name over the first of each name, on a background."""
         named: dict[str, QRectF] = {}
         for strip in self._strips:
             left = max(area.left() + (strip.start - start) * scale, area.left())
@@ -146,7 +146,7 @@ class Marks(Layer):
             painter.drawText(name_area, Qt.AlignmentFlag.AlignLeft, name)
 
     def _paint_moments(self, painter: QPainter, area: QRectF, start: float, scale: float) -> None:
-        """Paint a line per marker, its name on its own ground at the right, or at the left without room."""
+        """Paint a line per marker, with its name on a background at the right, or at the left without room."""
         metrics = painter.fontMetrics()
         ends = [*(area.left() + (moment.time - start) * scale for moment in self._moments), area.right()]
         for moment, (at, following) in zip(self._moments, pairwise(ends), strict=True):
@@ -175,7 +175,7 @@ _FIRST_MARK_PX = 30
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarkedLine:
-    """A line as it is drawn, and the letters that distinguish it."""
+    """A drawn line, and the letters that distinguish it."""
 
     line: Stroke
     colour: QColor
@@ -183,7 +183,7 @@ class MarkedLine:
 
 
 class CurveMarks(Layer):
-    """Marks over the curves of one plot. They keep their columns, so that they do not run with the time."""
+    """Marks over the curves of one plot. They stay in their columns instead of moving with the time."""
 
     def __init__(self, theme: Theme, canvas: "PlotCanvas") -> None:
         super().__init__(theme, canvas)
@@ -191,14 +191,14 @@ class CurveMarks(Layer):
         self._marks: dict[tuple[str, str, float], QPixmap] = {}
 
     def set_lines(self, lines: Sequence[MarkedLine]) -> None:
-        """Replace all lines; the caller has them painted again."""
+        """Replace all lines; the caller has them painted."""
         self._lines = tuple(lines)
 
     def _is_empty(self) -> bool:
         return not self._lines
 
     def _paint(self, painter: QPainter, area: QRectF, _start: float, _scale: float) -> None:
-        """Paint every mark once or more, the further apart the more there are, and those of two curves never as one."""
+        """Paint every mark at least once, farther apart the more there are, and never two curves' marks as one."""
         clip = painter.clipBoundingRect()
         distance = max(_MARK_DISTANCE_PX, _MARK_ROOM_PX * len(self._lines))
         for number, marked in enumerate(self._lines):

@@ -1,4 +1,4 @@
-"""The stack of plots with one time axis and crosshair: of a live or stored run, or of compared runs."""
+"""The stack of plots with one time axis and crosshair: for a live or stored run, or for compared runs."""
 
 import time
 from collections.abc import Collection, Sequence
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from app.viewmodels.plot.model import Look
 
 _CROSSHAIR_STEP, _PAN_STEP = 0.01, 0.1
-"""The part of the window by which an arrow moves the crosshair, and with Shift the view."""
+"""The share of the window by which an arrow moves the crosshair, and with Shift the view."""
 _KEY_ZOOM = 1.5
 _TURN_S = 0.006
-"""Of painting, in one turn of the event loop."""
+"""Time for painting in one turn of the event loop."""
 _SIDEWAYS = {Qt.Key.Key_Left: -1, Qt.Key.Key_Right: 1}
 _CURVES = {Qt.Key.Key_Up: -1, Qt.Key.Key_Down: 1}
 _PLOTS = {Qt.Key.Key_PageUp: -1, Qt.Key.Key_PageDown: 1}
@@ -29,7 +29,7 @@ _ZOOMS = {Qt.Key.Key_Plus: 1 / _KEY_ZOOM, Qt.Key.Key_Equal: 1 / _KEY_ZOOM, Qt.Ke
 
 
 class StackKeys(QObject):
-    """Acts on the keys of a stack that has the keyboard.
+    """Handles the keys of a focused stack.
 
     Left and right move the crosshair, with Shift the view; plus and minus zoom; up and down raise a curve; Page Up and
     Page Down choose a plot, Enter shows it alone, the menu key its menu. Escape ends one of these after the other.
@@ -42,7 +42,7 @@ class StackKeys(QObject):
         stack.installEventFilter(self)
 
     def eventFilter(self, _stack: QObject, event: QEvent) -> bool:
-        """Take the keys that mean something here; Escape even where the screen has a shortcut on it."""
+        """Handle the keys that mean something here, including Escape if the screen has a shortcut for it."""
         if isinstance(event, QKeyEvent) and event.type() == QEvent.Type.ShortcutOverride:
             if event.key() == Qt.Key.Key_Escape and self._has_something_to_end():
                 event.accept()
@@ -84,7 +84,7 @@ class StackKeys(QObject):
         return True
 
     def _raise_next(self, by: int) -> None:
-        """Raise the curve after the one raised now, then none."""
+        """Raise the curve after the raised one, or after the last none."""
         keys = list(dict.fromkeys(["", *(key for plot in self._stack.visible_plots for key in plot.shown_keys())]))
         current = keys.index(self._stack.raised) if self._stack.raised in keys else 0
         self._stack.raise_curve(keys[(current + by) % len(keys)])
@@ -110,7 +110,7 @@ class StackKeys(QObject):
 
 
 class PanelGrid(QGridLayout):
-    """Places plots row by row; where the last row would not be full, the first plot takes the room that is over."""
+    """Places plots row by row; if the last row would not be full, the first plot takes the remaining space."""
 
     def __init__(self, parent: QWidget, *, scrolls: bool) -> None:
         super().__init__(parent)
@@ -121,10 +121,7 @@ class PanelGrid(QGridLayout):
         self.setVerticalSpacing(GRID if scrolls else GRID // 2)
 
     def arrange(self, plots: "Sequence[TimePanel]", count: int, columns: int) -> None:
-        """Place the first plots, and hide the others.
-
-        Those that are not made yet are placed one by one.
-        """
+        """Place the first plots, and hide the others. Plots that do not exist yet are placed one by one."""
         self._count, self._columns = count, columns
         rows = -(-count // columns)
         for index in range(max(self.rowCount(), self.columnCount(), rows, columns)):
@@ -137,7 +134,7 @@ class PanelGrid(QGridLayout):
             self.place(index, plot)
 
     def place(self, index: int, plot: "TimePanel") -> None:
-        """Place one plot; the lowest have the times below them, the highest too where those may be out of sight."""
+        """Place one plot; the lowest show times below them, and the highest too if those may be out of sight."""
         in_last_row = self._count % self._columns
         spare_columns = self._columns - in_last_row if in_last_row else 0
         row, column = divmod(index + (spare_columns if index else 0), self._columns)
@@ -147,10 +144,7 @@ class PanelGrid(QGridLayout):
 
 
 class PaintTurns(QObject):
-    """Divides the painting of several widgets among turns of the event loop.
-
-    Thread: GUI only.
-    """
+    """Spreads the painting of several widgets over turns of the event loop. Thread: GUI only."""
 
     def __init__(self, parent: QObject) -> None:
         super().__init__(parent)
@@ -164,17 +158,17 @@ class PaintTurns(QObject):
         return bool(self._waiting)
 
     def lead(self, widget: QWidget) -> None:
-        """Let the painting of a widget that waits for none count too; it is painted before the others."""
+        """Include the painting of a widget that does not wait for turns; it is painted before the others."""
         widget.installEventFilter(self)
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
-        """Begin the turn where a widget is painted that waits for none."""
+        """Begin the turn when a widget is painted that does not wait."""
         if event.type() == QEvent.Type.Paint:
             self._begin()
         return False
 
     def take(self, widget: QWidget) -> bool:
-        """Return whether a widget may be painted in this turn; if not, it is asked to paint in the next one."""
+        """Return whether a widget may be painted in this turn; if not, it is painted in the next one."""
         self._begin()
         is_time = time.monotonic() < self._end_s
         if not is_time:
@@ -193,15 +187,15 @@ class PaintTurns(QObject):
 
 
 class PanelStack(QWidget):
-    """Show `Plots` in columns. Plots are created when needed, and stay.
+    """Shows `Plots` in columns. Plots are created when needed, and kept.
 
-    With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` comes. Otherwise all
-    that changed is drawn at once, but one new plot in each turn. `range_requested` tells which range of the axis the
-    user asks for; plots with named ranges show it by themselves. `moved` comes with another window, `crosshair_moved`
-    with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` with whatever else is shown.
-    `offered` has all plots as they came, also those behind one that is shown alone. `span` is the range that is shown,
-    `crosshair` its time or None, `readout` has the values next to the pointer, `hidden` the keys of curves that are not
-    drawn, `raised` that of the one that stands out, "" for none.
+    With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` is emitted. Otherwise
+    all changes are drawn together, except for new plots, one per turn. `range_requested` carries the range that the
+    user requests; plots with named ranges show it by themselves. `moved` is emitted for another window,
+    `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` for other
+    changes. `offered` has all plots, including those behind a maximised one. `span` is the visible range, `crosshair`
+    its time or None, `readout` shows the values next to the pointer, `hidden` has the keys of hidden curves, `raised`
+    the highlighted curve's, "" for none.
 
     Thread: GUI only.
     """
@@ -243,12 +237,12 @@ class PanelStack(QWidget):
 
     @property
     def shown_range(self) -> str:
-        """The name of the range that is shown; "" if it is none of those offered."""
+        """Return the name of the visible range; "" if it is not one of those offered."""
         return next((name for name, span in self._plots.ranges.items() if span == self.span), "")
 
     @property
     def maximised(self) -> bool:
-        """Whether one plot is shown alone."""
+        """Return whether one plot is shown alone."""
         return any(panel.key == self._alone for panel in self.offered.panels)
 
     @property
@@ -259,7 +253,7 @@ class PanelStack(QWidget):
         return next(plot for plot in self._panels[: len(self._plots.panels)] if plot.key == key)
 
     def show_plots(self, plots: Plots) -> None:
-        """Show these plots with all their curves, drawing only what changed; one alone if the user wants it so."""
+        """Show these plots with all their curves, drawing only changes; only one if the user maximised it."""
         self.offered = plots
         alone = tuple(panel for panel in plots.panels if panel.key == self._alone)
         if alone:
@@ -283,7 +277,7 @@ class PanelStack(QWidget):
             self._draw(index)
 
     def maximise(self, plot: "TimePanel | None") -> None:
-        """Show one plot alone; None, or the one that is alone already, shows all again."""
+        """Show one plot alone; None, or the maximised one, shows all again."""
         self._alone = "" if plot is None or self.maximised else plot.key
         self._show_again()
 
@@ -294,7 +288,7 @@ class PanelStack(QWidget):
             self._start()
 
     def show_range(self, span: Span) -> None:
-        """Show another range of the axis; a y that is free follows what is in view."""
+        """Show another range of the axis; an automatic y axis follows the visible data."""
         self.span, self._fit = span, True
         for plot in self.visible_plots:
             plot.set_x_range(*span, fit=True)
@@ -302,14 +296,14 @@ class PanelStack(QWidget):
         self.changed.emit()
 
     def move_to(self, start: float, end: float) -> None:
-        """Show another range, as the user asks; where the owner of the plots moves the view, tell it."""
+        """Show another range at the user's request; if the plots' owner moves the view, notify it."""
         if self._plots.measured is not None:
             self.show_range(limited((start, end), self._plots.extent))
         else:
             self.range_requested.emit(start, end)
 
     def zoom(self, factor: float, at: float) -> None:
-        """Show `factor` times as much; a time on the axis keeps its place."""
+        """Show a range `factor` times as long around a fixed time of the axis."""
         self.move_to(at + (self.span[0] - at) * factor, at + (self.span[1] - at) * factor)
 
     def pan(self, by: float) -> None:
@@ -325,7 +319,7 @@ class PanelStack(QWidget):
         self.changed.emit()
 
     def raise_curve(self, key: str) -> None:
-        """Let the curves with this key stand out in all panels; "" for none."""
+        """Highlight the curves with this key in all panels; "" for none."""
         self.raised = key
         for plot in self.visible_plots:
             plot.raise_curve(key)
@@ -366,7 +360,7 @@ class PanelStack(QWidget):
         self.hide_curves(hidden)
 
     def _start(self) -> None:
-        """Lay everything out, at once so that no panel is drawn in a passing size, and draw it again."""
+        """Lay everything out first, so that no panel is drawn in a passing size, then draw it again."""
         self._lay_out()
         self._next = 0
         if self._plots.panels:
@@ -377,7 +371,7 @@ class PanelStack(QWidget):
     def _draw_next(self) -> None:
         if len(self._panels) < len(self._plots.panels):
             self._add_plot()
-            self._lay_out()  # none is drawn before all have their size
+            self._lay_out()  # so that all have their size before one is drawn
             return
         if self._next < len(self._plots.panels):
             self._draw(self._next)

@@ -1,4 +1,4 @@
-"""The menu of one plot; plots and charts saved and copied as SVG or PNG, where plots become vector charts."""
+"""The menu of one plot; saves and copies plots and charts as SVG or PNG, plots as vector charts."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -55,7 +55,7 @@ def save_chart(parent: QWidget, drawing: Drawing) -> None:
 
 
 def write_chart(path: Path, svg: str) -> None:
-    """Write SVG as it is, or painted where the name ends in .png; raises `UserError` if that cannot be."""
+    """Write SVG, or paint it if the name ends in .png; raises `UserError` if that fails."""
     try:
         path.write_bytes(_png(svg) if path.suffix.lower() == ".png" else svg.encode())
     except OSError as error:
@@ -128,7 +128,7 @@ def value_axis(title: str, span: tuple[float, float], *, log: bool) -> Axis:
 
 
 def drawn_curves(curve: PanelCurve, look: Look, x_range: tuple[float, float]) -> list[DrawnCurve]:
-    """Return what is visible of a curve: smoothed if it is shown so, and the edges of its spread."""
+    """Return the visible parts of a curve: smoothed if so displayed, and its spread's edges."""
     source = curve.source if not look.smoothing else RunningMean(curve.source, look.smoothing)
     edges = [_drawn_curve(edge, x_range, "", curve.colour) for edge in curve.spread or ()]
     dotted = [replace(edge, dash=_SPREAD_DASH) for edge in edges]
@@ -136,7 +136,7 @@ def drawn_curves(curve: PanelCurve, look: Look, x_range: tuple[float, float]) ->
 
 
 def _drawn_curve(source: CurveSource, x_range: tuple[float, float], label: str, style: int) -> DrawnCurve:
-    """Return the points of a curve; older parts, known only as ranges, are a stroke from end to end."""
+    """Return a curve's points; older parts, stored as ranges, are a stroke from end to end."""
     x, low, high = source.window(*x_range, _COLUMNS)
     if low is not high:
         x, low = np.repeat(x, 2), np.stack([low, high], axis=1).ravel()
@@ -152,10 +152,7 @@ _MODES: dict[ValueMode, str] = {"zero": "From &zero", "data": "&Fit to the data 
 
 
 def show_panel_menu(panel: "TimePanel", position: QPoint) -> None:
-    """Show the menu of a plot.
-
-    The plot's own actions come first.
-    """
+    """Show the menu of a plot. The plot's own actions come first."""
     menu = QMenu(panel)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     menu.addActions(panel.actions())
@@ -206,7 +203,7 @@ _NO_CHART = "There is no plot here to save or copy."
 
 
 def save_picture_in_sight(page: QWidget, theme: Theme, *, to_clipboard: bool) -> None:
-    """Save the picture of a page that `drawing_in_sight` finds, or put it on the clipboard; say if there is none."""
+    """Save the picture of a page that `drawing_in_sight` finds, or copy it; say if there is none."""
     drawing = drawing_in_sight(page, QApplication.widgetAt(QCursor.pos()), theme)
     if drawing is None:
         QToolTip.showText(QCursor.pos(), _NO_CHART, page)
@@ -217,7 +214,7 @@ def save_picture_in_sight(page: QWidget, theme: Theme, *, to_clipboard: bool) ->
 
 
 def drawing_in_sight(page: QWidget, hovered: QWidget | None, theme: Theme) -> Drawing | None:
-    """Draw the plot or chart under the pointer, the focused one, or else every visible plot or the first chart.
+    """Draw the plot or chart under the pointer, else the focused one, else every visible plot or the first chart.
 
     `hovered` is the widget under the pointer.
     """

@@ -1,4 +1,4 @@
-"""The bar above plots: named ranges of time, what is read at the crosshair, and what only plots of a live run need."""
+"""The bar above plots: named ranges of time, values at the crosshair, and controls for plots of a live run."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -20,9 +20,9 @@ _ZOOM_HINT = "Ctrl+wheel zooms, dragging pans; or click the plots and use +, −
 
 
 class TimeBar(QWidget):
-    """Offer named ranges of time for a stack of plots. Its keys act while the plots have the keyboard.
+    """Offers named ranges of time for a stack of plots. Its keys act while the plots are focused.
 
-    `range_requested` has the name of a range; the other signal, and the buttons, are for a live run's plots only.
+    `range_requested` carries the name of a range; the other signal, and the buttons, are only for live plots.
 
     Args:
         plots: The stack of plots.
@@ -54,7 +54,7 @@ class TimeBar(QWidget):
         self._build()
 
     def offer_ranges(self, ranges: Mapping[str, Span]) -> None:
-        """Let the user choose among these; where all are one there is nothing to choose."""
+        """Let the user choose among these ranges; hidden if all are equal."""
         for range_button in self.range_buttons.values():
             range_button.setVisible(len(set(ranges.values())) > 1)
 
@@ -63,14 +63,14 @@ class TimeBar(QWidget):
             range_button.setChecked(range_name == name)
 
     def show_view(self, window: str, pause_label: str, *, growing: bool = True) -> None:
-        """Show which range of growing data is shown, and whether the view follows, which has no `pause_label`."""
+        """Show the visible range of growing data, and whether the view follows it (no `pause_label`)."""
         self.mark_range("" if pause_label else window)
         show_text(self.chip, pause_label)
         self._pause.setVisible(growing and not pause_label)
         self.follow_button.setVisible(bool(pause_label))
 
     def control(self, model: "LiveModel | MonitorModel", refresh: Callable[[], None]) -> None:
-        """Let bar and plots choose the time range of a model; `refresh` is called after each change, to show it."""
+        """Let bar and plots choose a model's time range; `refresh` is called after each change."""
 
         def show(change: Callable[[], None]) -> None:
             change()
@@ -101,7 +101,7 @@ class TimeBar(QWidget):
             QShortcut(keys, plots, context=Qt.ShortcutContext.WidgetShortcut).activated.connect(act)
 
     def _request_pause(self) -> None:
-        """Ask for a pause; after a run nothing arrives, so there is nothing to pause, only a part to leave."""
+        """Request a pause; after a run there is nothing to pause, only a zoomed range to leave."""
         if self._pause.isVisible() or self.follow_button.isVisible():
             self.pause_requested.emit()
 

@@ -1,4 +1,4 @@
-"""A plot over time: one-pixel curves, shaded phases, and redrawing of only what changed."""
+"""A plot over time: one-pixel curves, shaded phases, and redrawing only of changes."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 _NAME_LINE_PX = 16
 _STEPS = 4
 _LOG_STEPS = 3
-"""Steps of a logarithmic axis a decade, about 1, 2 and 5: where its ends may be."""
+"""Steps per decade of a logarithmic axis, about 1, 2 and 5, at which it may end."""
 
 
 def nice_ceiling(value: float) -> float:
-    """Return the next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten, so an axis ends on a round number."""
+    """Return the next of 1, 1.2, 1.5, 2, 2.5, 3, 4, 5, 6, 8 times a power of ten, a round end for an axis."""
     if value <= 0:
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -40,9 +40,9 @@ def nice_ceiling(value: float) -> float:
 
 
 class ValueScale:
-    """Sets the range of values in view. What the user chose comes first, then what the owner fixed, then the data.
+    """Sets the visible range of values: the user's choice, else the owner's fixed range, else the data's.
 
-    A range that follows the data from zero only grows, so that nothing jumps, unless asked to shrink.
+    A range that follows the data from zero only grows, so that nothing jumps, unless told to shrink.
     """
 
     def __init__(self, view: pg.ViewBox, axis: ValueAxis) -> None:
@@ -59,17 +59,17 @@ class ValueScale:
         return self._as_values(*(self._visible_range or (0.0, 1.0)))
 
     def fix(self, low: float, high: float) -> None:
-        """Show this range, for instance from 0 to a power limit, unless the user has chosen another."""
+        """Show this range, such as 0 to a power limit, unless the user has chosen another."""
         if (low, high) != self._fixed:
             self._fixed = (low, high)
             self._choose()
 
     def release(self) -> None:
-        """Let the range follow the data, from where they are next."""
+        """Let the range follow the data from now on."""
         self._fixed = self._data_range = None
 
     def release_range(self) -> None:
-        """Forget what the data needed so far: some of them are not shown any more."""
+        """Forget the range of earlier data, some of which are no longer visible."""
         self._data_range = None
 
     def set_look(self, look: Look) -> None:
@@ -78,21 +78,21 @@ class ValueScale:
         self._choose()
 
     def zoomed(self, factor: float, at: float) -> Span:
-        """Return the range that is `factor` times as long around a position of the axis."""
+        """Return a range `factor` times as long around a position of the axis."""
         low, high = self._visible_range or (0.0, 1.0)
         return self._as_values(at + (low - at) * factor, at + (high - at) * factor)
 
     def moved(self, by: float) -> Span:
-        """Return the range that lies higher by so much of the axis."""
+        """Return the range moved up by this share of the axis."""
         low, high = self._visible_range or (0.0, 1.0)
         return self._as_values(low + by, high + by)
 
     def follow(self, strokes: Sequence[Stroke], *, shrink: bool) -> None:
-        """Take in all these strokes, where neither user nor owner has set a range.
+        """Include all these strokes, unless user or owner have set a range.
 
         Args:
-            strokes: What is drawn, in the unit of the axis.
-            shrink: Give up room that they do not need.
+            strokes: The drawn strokes, in the axis's unit.
+            shrink: Whether to give up unused range.
         """
         visible = [line for line in strokes if math.isfinite(line.top)]
         if self._look.values is not None or (self._fixed and self._look.mode == "zero") or not visible:
@@ -124,7 +124,7 @@ class ValueScale:
             self._apply()
 
     def _apply(self, *_: object) -> None:
-        """Leave room above the highest value for one line, the names of the bands; an empty plot has no numbers."""
+        """Leave room above the highest value for a line of the bands' names; an empty plot has no numbers."""
         if self._visible_range is not None:
             low, high = self._visible_range
             height_px = max(_NAME_LINE_PX, self._view.height() - _NAME_LINE_PX)
@@ -134,11 +134,11 @@ class ValueScale:
 _TICK_PX = 12
 _MIN_COLUMNS = 64
 _REACH_PX = 10
-"""How near the pointer must come to a curve to mean it."""
+"""How near to a curve the pointer must be to select it."""
 
 
 class PanelHead(QHBoxLayout):
-    """The line above a plot: its name, its unit, the legend, and the button of its menu."""
+    """The line above a plot: its name, unit and legend, and its menu's button."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -156,7 +156,7 @@ class PanelHead(QHBoxLayout):
         self.addWidget(self.menu)
 
     def describe(self, title: str, unit: str, how: str) -> None:
-        """Say what is shown, in which unit, and how where that is not plain."""
+        """Show what is plotted, in which unit, and how, if that is not obvious."""
         self.title.setText(title)
         self.unit.setText(" · ".join(filter(None, (unit, how))))
         self.menu.setAccessibleName(f"Menu of {title}")
@@ -170,15 +170,15 @@ class PanelHead(QHBoxLayout):
 class TimePanel(QWidget):
     """A titled plot over time whose curves are keyed by an id (a device, a run).
 
-    A stack gives it a whole `Panel`; nothing is drawn before `refresh`, then only curves that changed, and only where
-    someone can see them. The range of time is set by `set_x_range`, that of `values` follows the data, from 0, unless
-    it is fixed. What the user wants instead is the `look`. `plot` is the pyqtgraph widget itself, for the pointer's
-    signals, `axis` that of time, `span` its range; the `head` is the line above. `curves`, `bands` and `marks` are what
-    is painted on it: `marks` has events, ranges at the foot and the crosshair.
+    A stack gives it a whole `Panel`; nothing is drawn before `refresh`, then only visible curves that changed.
+    `set_x_range` sets the range of time; that of `values` follows the data, from 0, unless it is fixed. The user's
+    choices are the `look`. `plot` is the pyqtgraph widget, for the pointer's signals, `axis` the time axis, `span` its
+    range; `head` is the line above. `curves`, `bands` and `marks` are painted on it: `marks` has events, ranges at the
+    bottom and the crosshair.
     """
 
     def __init__(self, title: str, unit: str, theme: Theme, looks: dict[str, Look] | None = None) -> None:
-        """Make an empty plot; what the user chooses for it is added to `looks` by the key of its panel."""
+        """Create an empty plot; the user's choices for it are added to `looks` by its panel's key."""
         super().__init__()
         self._theme = theme
         self.title, self.unit = title, unit
@@ -216,7 +216,7 @@ class TimePanel(QWidget):
         return 0 if drawn is None else int(np.isfinite(drawn.low).sum())
 
     def show_times(self, is_visible: bool) -> None:
-        """Show or hide the times below the curves, which have no less room with them."""
+        """Show or hide the times below the curves, without changing the curves' height."""
         self.axis.show_labels(is_visible)
         self.plot.setMinimumHeight((11 if is_visible else 8) * GRID)
 
@@ -239,7 +239,7 @@ class TimePanel(QWidget):
         self._looks[self.key] = look
 
     def show_panel(self, panel: Panel, plots: Plots, hidden: frozenset[str]) -> None:
-        """Take what changed since the last call, except for the range of time and the values of the legend."""
+        """Take changes since the last call, except for the range of time and the legend's values."""
         if self.key != panel.key:
             self.clear()
             self.key, self._states = panel.key, {}
@@ -262,7 +262,7 @@ class TimePanel(QWidget):
             del self._states[key]
         end_s = plots.origin_s + plots.window[1]
         for curve in panel.curves:
-            newest_s = min(curve.source.newest_s, end_s)  # what comes after the end of a held view changes nothing
+            newest_s = min(curve.source.newest_s, end_s)  # data after the end of a held view change nothing
             state = (curve.source, curve.scale, newest_s, plots.origin_s, curve.colour, curve.label, curve.mark)
             last_state = self._states.get(curve.key)
             if last_state == state:
@@ -282,7 +282,7 @@ class TimePanel(QWidget):
         return values
 
     def give(self, key: str, curve: PanelCurve) -> None:
-        """Set one curve, or report that its data have changed; one without a label is not in the legend."""
+        """Set one curve, or report that its data have changed; without a label it is not in the legend."""
         self.curves[key] = curve
         self._dirty = True
         self.legend.set_entry(key, curve.label, curve.colour, curve.mark)
@@ -293,7 +293,7 @@ class TimePanel(QWidget):
         self.legend.remove(key)
 
     def hide_curves(self, keys: Collection[str]) -> None:
-        """Draw every curve but these, whose names stay in the legend; a free y follows what is left."""
+        """Hide these curves, whose names stay in the legend; an automatic y axis follows the others."""
         if self.curves.hidden == frozenset(keys):
             return
         self.curves.hidden = frozenset(keys)
@@ -302,13 +302,13 @@ class TimePanel(QWidget):
         self._repaint()
 
     def raise_curve(self, key: str) -> None:
-        """Let one curve stand out from the others, which become faint; "" for none."""
+        """Highlight one curve while the others become faint; "" for none."""
         if key != self.curves.raised:
             self.curves.raised = key
             self._repaint()
 
     def curve_at(self, time: float, value: float) -> str:
-        """Return the key of the curve nearest to a position in the plot, as it is drawn; "" if none is near."""
+        """Return the key of the drawn curve nearest to a position; "" if none is near."""
         (start, end), (bottom, top) = self._view.viewRange()
         reach = _REACH_PX * (top - bottom) / max(1.0, self._view.height())
         return self.curves.nearest((time - start) / ((end - start) or 1.0), value, reach)
@@ -321,13 +321,13 @@ class TimePanel(QWidget):
         self.values.release()
 
     def name_bands(self, *, named: bool) -> None:
-        """Write the bands' names into the plot, or say them where the pointer rests: plots above have them."""
+        """Paint the bands' names, or show them under the pointer if plots above have them."""
         if named != self.bands.named:
             self.bands.named = named
             self.plot.renew()
 
     def set_x_range(self, start: float, end: float, *, fit: bool = False) -> None:
-        """Set the range of time; with `fit`, a y that is not fixed follows the data in view, shrinking too."""
+        """Set the range of time; with `fit`, an automatic y axis follows the visible data, shrinking as well."""
         if ((start, end), fit) == (self.span, self._fit):
             return
         self.span, self._fit = (start, end), fit
@@ -335,13 +335,12 @@ class TimePanel(QWidget):
         self._redraw()
 
     def set_counted(self, counted: bool) -> None:
-        """Set whether the axis counts something, such as steps, instead of seconds."""
         if counted != self.axis.counted:
             self.axis.set_counted(counted)
             self._describe()
 
     def refresh(self) -> None:
-        """Draw the curves that changed since the last time, if anyone can see them."""
+        """Draw the curves that changed since the last time, if visible."""
         if not self._dirty or self.visibleRegion().isEmpty():
             return
         self._dirty = False
@@ -356,7 +355,7 @@ class TimePanel(QWidget):
         self.values.follow([stroke for stroke, *_ in strokes], shrink=self._fit)
 
     def snapshot(self) -> "CurvePlot":
-        """Return what is shown now, as a value to save a picture of."""
+        """Return the visible content as a value, for a picture."""
         from app.gui.plot.pictures import drawn_curves, make_curve_plot, value_axis
 
         visible = [self.curves[key] for key in self.shown_keys()]
@@ -399,7 +398,7 @@ class TimePanel(QWidget):
 
     def _describe(self) -> None:
         self.head.describe(self.title, self.unit, self.look.describe(counts=self.axis.counted))
-        for part in (self.plot, self.plot.viewport()):  # a screen reader meets both
+        for part in (self.plot, self.plot.viewport()):  # a screen reader reaches both
             part.setAccessibleName(f"{self.title} over time, {self.head.unit.text()}")
 
     def _connect(self) -> None:

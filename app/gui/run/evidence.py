@@ -1,4 +1,4 @@
-"""Evidence of what actually ran: the verification badge and the page with kernels, devices and weight transfer."""
+"""Evidence of what ran: the verification badge and the page with kernels, devices and weight transfer."""
 
 import html
 import itertools
@@ -14,12 +14,12 @@ from app.viewmodels.history.evidence import Badge, EvidenceView
 from app.viewmodels.history.kernel_time import DEVICE_COLUMNS
 
 _BAR = 32
-"""Blanks of the longest bar."""
+"""The blanks of the longest bar."""
 _STYLE = "th, td { padding: 1px 16px 2px 0px; border-bottom: 0px; white-space: normal; }"
 
 
 class BadgeLine(QWidget):
-    """One line on what was verified of the run, with the button that shows the evidence."""
+    """One line on what was verified of the run, with a button that shows the evidence."""
 
     toggled = Signal(bool)
 
@@ -35,7 +35,7 @@ class BadgeLine(QWidget):
         self.button.toggled.connect(self._toggle)
         theme.changed.connect(self._restyle)
         layout = make_row(parent=self, margins=0, spacing=GRID)
-        # As far down as the words of the button stand in it.
+        # Aligned with the text of the button.
         for label in (self._title, self._detail):
             label.setContentsMargins(0, GRID // 2, 0, GRID // 2)
         layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignTop)
@@ -43,7 +43,7 @@ class BadgeLine(QWidget):
         layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignTop)
 
     def show_view(self, view: EvidenceView) -> None:
-        """Show this badge, with the button only where there is evidence."""
+        """Show this badge, with the button only if there is evidence."""
         self._badge = view.badge
         self._title.setText(f"{view.badge.symbol}  {view.badge.title}".strip())
         self._detail.setText(view.badge.detail)
@@ -65,7 +65,7 @@ class BadgeLine(QWidget):
 class EvidencePanel(QWidget):
     """Shows an `EvidenceView`: requested and actual, time by class, top kernels, weight transfer.
 
-    `timeline_requested` asks for the timeline of one step in a file, which a stored run has.
+    `timeline_requested` requests the timeline of a stored run's step as a file.
     """
 
     timeline_requested = Signal()
@@ -90,7 +90,7 @@ class EvidencePanel(QWidget):
         theme.changed.connect(self._render)
 
     def show_view(self, view: EvidenceView) -> None:
-        """Show this evidence from its top, unless it is shown already."""
+        """Show this evidence from its top, unless it is already displayed."""
         if view != self._view:
             self._view = view
             self._note.setText("")
@@ -138,7 +138,7 @@ def _parts(view: EvidenceView, theme: Theme) -> Iterator[str]:
             numbers=(2,),
         )
         yield f'<p class="quiet">{escape(view.traced)}</p><h2>Top {view.noun}s</h2>'
-        # A column of which nothing is known has no head.
+        # A column without any values has no head.
         occupancy = "Occupancy" if any(kernel.occupancy for kernel in view.kernels) else ""
         tensor_cores = "Tensor cores" if any(kernel.tensor_cores for kernel in view.kernels) else ""
         largest = max(kernel.share for kernel in view.kernels) or 1.0
@@ -183,7 +183,7 @@ def _table(header: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collec
 
 
 def _bar(fraction: float, colour: int, theme: Theme) -> str:
-    """Return a bar of at least one blank: nothing that is listed took no time at all."""
+    """Return a bar of at least one blank, because everything listed took some time."""
     blanks = "&nbsp;" * max(1, round(_BAR * fraction))
     return f'<span style="background-color:{theme.class_colour(colour).name()}">{blanks}</span>'
 

@@ -1,4 +1,4 @@
-"""What the user opens, chooses or drops: databases with runs, workloads, presets."""
+"""Files that the user opens, chooses or drops: databases, workloads, presets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 
 class FileOpener:
-    """Opens runs and files with runs in one window.
-
-    Thread: GUI only; it reads on `reads`.
-    """
+    """Opens runs and files with runs in one window. Thread: GUI only; it reads on `reads`."""
 
     def __init__(self, services: Services, stored: StoredScreens, form: FormController) -> None:
         self._services = services
@@ -66,7 +63,7 @@ _DEBOUNCE_MS = 300
 class CustomWorkloads(QObject):
     """Reads Python files with workloads and offers these in the form.
 
-    The chosen files are remembered for the next window on this database.
+    The next window on this database remembers the chosen files.
 
     Thread: GUI only.
     """
@@ -78,14 +75,14 @@ class CustomWorkloads(QObject):
         self._show_form = form.show
         self._consent = services.consent
         self._database = services.database
-        # Reading takes as long as the framework's import, or as the current run: no other read waits for it.
+        # Reading takes as long as the framework's import, or as the current run, so other reads do not wait for it.
         self._job = CancellableJob(self)
         self._watcher = QFileSystemWatcher(self)
         self._changed: set[Path] = set()
-        # By path of a module of the user's, the files that import it.
+        # The files that import a user's module, by its path.
         self._importers: dict[str, set[Path]] = {}
         self._allowed: set[Path] = set()
-        """Files that were chosen, or read: each new text that the user saves there may be read."""
+        """Files that were chosen or read: each new text that the user saves in them may be read."""
         self._debounce = QTimer(self)
         self._debounce.setSingleShot(True)
         self._debounce.setInterval(_DEBOUNCE_MS)
@@ -106,7 +103,7 @@ class CustomWorkloads(QObject):
         self._read(path.absolute(), typed, chosen=True)
 
     def open_dropped(self, path: Path) -> None:
-        """Read a file as `open` does, once the user allows it: to drop a file is not to run it."""
+        """Read a file as `open` does, if the user allows it: dropping a file is not running it."""
         file = path.absolute()
 
         def ask(grants: Sequence[Grant]) -> bool:
@@ -117,7 +114,7 @@ class CustomWorkloads(QObject):
         self._read(file, ask, chosen=True)
 
     def restore(self) -> None:
-        """Offer the workloads of the files chosen in earlier windows, as far as nothing has to be asked."""
+        """Offer the workloads of files chosen in earlier windows, as far as that needs no question."""
         self._job.run(lambda _: _read_chosen(self._database), self._read_all, self._ignore)
 
     def _read_all(self, paths: Iterable[Path]) -> None:
@@ -169,7 +166,7 @@ class CustomWorkloads(QObject):
         self._read_all(sorted(changed))
 
     def _ignore(self, _: object) -> None:
-        """Nothing is lost: the user can choose the file again."""
+        """Lose nothing: the user can choose the file again."""
 
 
 def _load(path: Path, database: Path, control: JobControl[str], consent: Consent) -> tuple[Workload, ...]:
@@ -195,13 +192,13 @@ _NOT_LOCAL = "Only files on this computer can be dropped here."
 
 
 class FileDrops(QObject):
-    """Takes files that are dropped anywhere on the window, instead of what is below: a text field takes their names.
+    """Takes files dropped anywhere on the window, before the widget below: a text field would take their names.
 
-    Thread: GUI only; files are looked into on its own thread, because a disk may be slow.
+    Thread: GUI only; another thread reads the files, because a disk may be slow.
     """
 
     message = Signal(str)
-    """Why files were not taken."""
+    """Why files were not accepted."""
 
     def __init__(self, services: Services, takers: "Mapping[DropKind, Callable[[Path], object]]") -> None:
         """Take files from the window's first paint on."""
@@ -212,7 +209,7 @@ class FileDrops(QObject):
         services.window.painted.connect(self._watch)
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Accept files, as a copy, before Qt looks for what is under the pointer."""
+        """Accept files, as a copy, before Qt searches for what is under the pointer."""
         if not isinstance(event, QDropEvent) or not event.mimeData().hasUrls():
             return super().eventFilter(watched, event)
         event.setDropAction(Qt.DropAction.CopyAction)
@@ -222,7 +219,7 @@ class FileDrops(QObject):
         return True
 
     def _watch(self) -> None:
-        """Hear of drags before Qt does: its own window is there with the first paint."""
+        """Receive drags before Qt does: its native window exists with the first paint."""
         if (handle := self._services.window.windowHandle()) is not None:
             handle.installEventFilter(self)
 

@@ -1,4 +1,4 @@
-"""What a new user sees first on the Run screen: the machines that can run, a card for each."""
+"""A new user's first view of the Run screen: a card for each machine that can run."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstChoice:
-    """A place for runs: its name, what it has or takes, and what can be done, each with its label."""
+    """A place for runs: its name, its hardware or needs, and the possible actions with their labels."""
 
     target: Target
     title: str
@@ -46,7 +46,7 @@ class FirstChoice:
 def first_choices(inventory: Inventory, framework: str | None, reference_runs: int) -> tuple[FirstChoice, ...]:
     """Return the places for runs, the GPUs of this machine first; without any, the reference runs.
 
-    `framework` is its version in the environment that runs use here, None if there is none.
+    `framework` is its version in the environment of runs here, None without one.
     """
     usable = {gpu.uuid for gpu in inventory.machine.gpus} if inventory.machine.hidden_by else None
     gpus = [device for device in inventory.devices if device.kind == "gpu" and device.lost is None]
@@ -90,7 +90,7 @@ _WIDTH = 80 * GRID
 
 
 class ChoiceCard(QFrame):
-    """A `FirstChoice`; `chosen` has the place and the action. `primary` marks the one that most users take."""
+    """A `FirstChoice`; `chosen` carries the place and the action. `primary` marks the most common choice."""
 
     chosen = Signal(str, str)
 
@@ -109,7 +109,7 @@ class ChoiceCard(QFrame):
 
 
 class FirstStartView(QWidget):
-    """The cards under a title; `chosen` has the place and the action."""
+    """The cards under a title; `chosen` carries the place and the action."""
 
     chosen = Signal(str, str)
 
@@ -149,9 +149,9 @@ class FirstStartView(QWidget):
 
 
 class FirstStart(QObject):
-    """Shows the places for runs on a new database, and again when the settings lead to them.
+    """Shows the places for runs on a new database, and again from the settings.
 
-    `decided` is emitted when it is known whether the window begins with them.
+    `decided` is emitted once it is known whether the window starts with them.
 
     Thread: GUI only.
     """
@@ -175,12 +175,12 @@ class FirstStart(QObject):
         self._inventory: Inventory | None = None
         self._is_new: bool | None = None
         self._facts: tuple[str | None, int] | None = None
-        """The framework that runs have here, and how many runs come along."""
+        """The framework of runs here, and the number of bundled runs."""
         self._is_busy = False
         form.updated.connect(self._make_room)
 
     def start(self) -> None:
-        """Show the choice if the database is new, once this machine's devices are known and if nothing began before."""
+        """Show the choice on a new database once this machine's devices are known, unless something started before."""
 
         def take(is_new: bool) -> None:
             self._is_new = is_new
@@ -235,23 +235,23 @@ class FirstStart(QObject):
     def _choose(self, target: Target, action: Action) -> None:
         match action:
             case "install":
-                self._view.show_live()  # beside the form, whose next run installs it
+                self._view.show_live()  # next to the form, whose next run installs it
                 self._store_answer()
                 self._form.get_framework(FRAMEWORK)
             case "host":
-                self._store_answer()  # the choice stays: who adds no host takes another place
+                self._store_answer()  # the choice stays: a user who adds no host takes another place
                 self._actions.manage_hosts()
             case "reference":
                 self._leave()
                 self._actions.show_reference()
             case "compare" if self._inventory is not None:
-                self._view.show_live()  # where its first run begins, not the questions
+                self._view.show_live()  # where its first run starts, instead of the questions
                 self._store_answer()
                 machine = self._inventory.machine
                 self._compare(Machine(cpu_count=machine.cpu_count) if target == "cpu" else machine)
 
     def _leave(self) -> None:
-        """Show the questions; this database is asked no more."""
+        """Show the questions; this database is not asked again."""
         self._view.show_gallery()
         self._store_answer()
 
@@ -270,7 +270,7 @@ class FirstStart(QObject):
 
 
 def is_unanswered(database: Path) -> bool:
-    """Return whether nobody has run or answered yet."""
+    """Return whether nobody has run anything or answered yet."""
     from app.storage.database import load_setting
     from app.storage.store import Store
 

@@ -1,4 +1,4 @@
-"""The form: a workload, one value or several of its parameters, and the button that runs what they make."""
+"""The form: a workload, one or several values of its parameters, and the button that runs them."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -31,31 +31,31 @@ from app.viewmodels.run.form import limit_question
 
 _CUSTOM_ENTRY = ("", "Custom workload …")
 _SCRIPT_ENTRY = ("script:", "Your script …")
-"""Last entries of the list of workloads; no workload has their names."""
+"""Last entries of the list of workloads; no workload has these names."""
 _FOR_THE_NEXT = "This form is for the next run."
 
 
 def _row_keys(state: FormState) -> dict[str, tuple[object, ...]]:
-    """Return what the rows depend on, by their fields: those of a custom workload may change."""
+    """Return what the rows depend on, by field: a custom workload's may change."""
     return {field.name: (field.label, bool(field.options), field.unit, field.essential) for field in state.fields}
 
 
 class FormView(QWidget):
-    """Shows the parameters of the workload, what cannot run here of their values, and the button that runs the rest."""
+    """Shows the workload's parameters, which values cannot run here, and the button that runs the rest."""
 
     workload_chosen = Signal(str)
     custom_file_requested = Signal()
-    """For a Python file with workloads."""
+    """Emitted to choose a Python file with workloads."""
     script_requested = Signal()
     changed = Signal()
-    """When other choices are made here, or something fills the form."""
+    """Emitted when the choices change, here or by a call that fills the form."""
     script_changed = Signal()
     edited = Signal(str, object)
-    """With a field and the tuple of its values; an empty one is its default."""
+    """Emitted with a field and the tuple of its values; empty means the default."""
     typed = Signal(str, str)
-    """With a field and what is written in it, at every key."""
+    """Emitted with a field and its text, at every key."""
     largest_batch_requested = Signal(int)
-    """With the largest batch size to try."""
+    """Emitted with the largest batch size to try."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -113,13 +113,13 @@ class FormView(QWidget):
 
         Args:
             state: Fields, refusals and workloads.
-            label: Of the button that runs it.
-            brief: What that runs, above it.
-            detail: What is known of how long it takes and what it shows, for the caller.
+            label: The label of the button that runs it.
+            brief: What the button runs, shown above it.
+            detail: The estimate of its time and its precision, for the caller.
             busy: A run or the queue is active; the form stays usable, and its plan can be queued.
             stopping: The active run was asked to stop.
-            error: Shown above the Run button instead of what keeps it from running.
-            warning: Shown above either.
+            error: Shown above the Run button instead of the problem.
+            warning: Shown above error or problem.
         """
         row_keys = {} if self.state is None else _row_keys(self.state)
         stops = self._stops()
@@ -143,20 +143,20 @@ class FormView(QWidget):
         self.run_button.setAccessibleDescription(" ".join(filter(None, (self._refusal.text(), detail))))
 
     def show_script(self, visible: bool) -> None:
-        """Hide or show what is about runs of a workload, which are not those of a script."""
+        """Hide or show the controls that apply to workloads but not to scripts."""
         if visible != self.is_script:
             self.is_script = visible
             self.script_changed.emit()
 
     def focus_several(self) -> bool:
-        """Give the keyboard to the first field with several values; return whether there is one."""
+        """Focus the first field with several values; return whether there is one."""
         several = [field.name for field in (self.state.fields if self.state else ()) if len(field.chosen) > 1]
         if several:
             self.rows[several[0]].control.setFocus()
         return bool(several)
 
     def _ask_limit(self) -> None:
-        """Ask for the limit of the search; `largest_batch_requested` has the answer."""
+        """Ask for the limit of the search; `largest_batch_requested` carries the answer."""
         if self.state is None:
             return
         question, dialog = limit_question(self.state), QInputDialog(self)
@@ -196,7 +196,7 @@ class FormView(QWidget):
         (self.script_requested if name else self.custom_file_requested).emit()
 
     def _is_in_sight(self, field: Field) -> bool:
-        """Return whether a field is shown: what is essential, changed, wrong, or found."""
+        """Return whether a field is visible: essential, changed, wrong, or found by the search."""
         query = self.search.text().strip()
         return (
             field.essential
@@ -242,7 +242,7 @@ class FormView(QWidget):
         self.run_button.setText("Stopping …" if stopping else "&Stop" if self._busy else f"&{label}")
         can_press = not stopping and (self._busy or state.can_run)
         if self.run_button.hasFocus() and not can_press:
-            self.setFocus()  # else Qt moves it to "Add to queue", which a second press of Space would click
+            self.setFocus()  # otherwise Qt moves it to "Add to queue", which a second press of Space would click
         self.run_button.setEnabled(can_press)
         if can_press and (self.hasFocus() or (self.queue_button.hasFocus() and not self._busy)):
             self.run_button.setFocus()
@@ -252,7 +252,7 @@ class FormView(QWidget):
         self._largest.setEnabled(not self._busy and state.can_run and not state.is_experiment)
 
     def _rebuild(self, state: FormState, row_keys: Mapping[str, object]) -> None:
-        """Make the rows; one that another workload has too is used again, which is quicker than to make it."""
+        """Build the rows, reusing those that another workload also has, which is faster."""
         keys, old = _row_keys(state), self.rows
         self.rows = {}
         for number, field in enumerate(state.fields):
@@ -268,7 +268,7 @@ class FormView(QWidget):
         self.edited.emit(name, values)
 
     def _stops(self) -> list[QWidget]:
-        """Return where Tab stops among the rows, in the order seen."""
+        """Return the rows' widgets in tab order, as seen."""
         fields = self.state.fields if self.state is not None else ()
         essential = [field.name for field in fields if field.essential and not field.name.startswith(EXPERIMENT)]
         inessential = [field.name for field in fields if not field.essential]
@@ -280,7 +280,7 @@ class FormView(QWidget):
         return [*first, self.search, self._all, self.reset_button, *second, *third]
 
     def _order(self) -> None:
-        """Let Tab go through everything in the order seen."""
+        """Set the tab order of everything to the order seen."""
         controls = [
             self.questions_button,
             self._workload,

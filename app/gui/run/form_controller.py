@@ -1,4 +1,4 @@
-"""The form's controller: what is chosen and typed, what is known of the experiment it makes, messages, and undo."""
+"""The form's controller: choices and typed texts, the experiment's estimate, messages, and undo."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,9 +33,9 @@ _READING = "Checking stored runs …"
 
 
 class FormMessages(QObject):
-    """What is said above the Run button: an error with what may help, a warning, the result of a search.
+    """The messages above the Run button: an error with a remedy, a warning, the result of a search.
 
-    `changed` is emitted when others than the controller of the form change it.
+    `changed` is emitted when anything but the form's controller changes them.
 
     Thread: GUI only.
     """
@@ -49,34 +49,34 @@ class FormMessages(QObject):
 
     @property
     def caution(self) -> str:
-        """What is shown above an error: the result, but no warning."""
+        """Return what is shown above an error: the result, but no warning."""
         return " ".join(filter(None, ("" if self.error else self.warning, self.result)))
 
     def set_error(self, error: UserError) -> None:
-        """Set an error, without commands of the terminal, instead of what was said."""
+        """Replace the messages by an error, without commands of the terminal."""
         text = error.in_window if isinstance(error, DatabaseError) else str(error)
         retry = self.retry if text == self.error else None  # others may fail for the same reason
         self.forget()
         self.error, self.retry = text, retry
 
     def show_failed_read(self, retry: Callable[[], None], error: UserError) -> None:
-        """Show why something could not be read; `retry`, which reads it again, is offered where that may help."""
+        """Show why something could not be read; `retry`, which reads it again, is offered if that may help."""
         self.set_error(error)
         self.retry = retry if error.may_pass else None
         self.changed.emit()
 
     def forget(self) -> None:
-        """Forget error and result: what they were about has changed."""
+        """Forget error and result, because what they were about has changed."""
         self.error = self.result = ""
         self.retry = None
 
     def take_away(self) -> None:
-        """Take error and result away, for something else is shown now."""
+        """Remove error and result, because something else is shown now."""
         self.forget()
         self.changed.emit()
 
     def try_again(self) -> None:
-        """Read again; whoever reads shows how it ends."""
+        """Read again; the reader shows the outcome."""
         retry = self.retry
         self.take_away()
         if retry is not None:
@@ -85,7 +85,7 @@ class FormMessages(QObject):
 
 @dataclass(frozen=True, slots=True)
 class _FormReversal:
-    """Puts earlier choices back into a form, whose choices are one record; the undo stack's listener shows it."""
+    """Restores earlier choices of a form, which are one record; the undo stack's listener shows them."""
 
     form: VariantForm
     choices: FormChoices
@@ -98,7 +98,7 @@ class _FormReversal:
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """What is stored and left of a plan, and what would be if stored runs of the last hour counted."""
+    """The progress of a plan, and what it would be if stored runs of the last hour counted."""
 
     plan: Plan
     ahead: ExperimentProgress
@@ -106,9 +106,9 @@ class _Estimate:
 
 
 class FormController(QObject):
-    """Connects the form with its view and, for what an experiment takes, with the database.
+    """Connects the form with its view and, for estimates, with the database.
 
-    `updated` is emitted whenever the form is shown again, and says whether a run or the queue is active.
+    `updated` is emitted whenever the form is updated, with whether a run or the queue is active.
 
     Thread: GUI only.
     """
@@ -124,7 +124,7 @@ class FormController(QObject):
         self._busy = self._stopping = False
         self._estimate: _Estimate | None = None
         self._read_plan: Plan | None = None
-        """The plan that the database was read for last."""
+        """The plan for which the database was last read."""
         self._is_reading, self._unread = False, ""
         self._typed: set[tuple[str, str, Value]] = set()
         self.messages = FormMessages(self)
@@ -144,9 +144,9 @@ class FormController(QObject):
         self.show()
 
     def show(self, *, busy: bool | None = None, stopping: bool | None = None) -> None:
-        """Show the form as it is now; `busy` is whether a run or the queue is active, `stopping` whether it ends."""
+        """Show the form's state; `busy` is whether a run or the queue is active, `stopping` whether it is ending."""
         if busy not in (None, self._busy):
-            self._read_plan = None  # other runs are stored now
+            self._read_plan = None  # the stored runs have changed
         self._busy = self._busy if busy is None else busy
         self._stopping = self._stopping if stopping is None else stopping
         estimate = self._estimate
@@ -177,7 +177,7 @@ class FormController(QObject):
         self.updated.emit(self._busy)
 
     def read_again(self) -> None:
-        """Ask again what is stored of the experiment: runs or entries of the queue may have gone."""
+        """Read again what is stored of the experiment: runs or queue entries may have disappeared."""
         self._read_plan = None
         self.show()
 
@@ -192,7 +192,7 @@ class FormController(QObject):
         self.show()
 
     def fill(self, spec: RunSpec) -> None:
-        """Put a variant into the form, and report what is unknown by now."""
+        """Put a variant into the form, and report what this version lacks."""
         try:
             self._change(lambda: self.form.fill(spec))
         except UsageError as error:
@@ -209,7 +209,7 @@ class FormController(QObject):
         self.show()
 
     def allow_typed(self) -> None:
-        """Allow those of the chosen Pythons and packages that the user has typed or chosen here; raises `UserError`."""
+        """Allow the chosen Pythons and packages that the user typed or chose here; raises `UserError`."""
         chosen = self._typed & self._foreign()
         require((grant for host, name, value in chosen for grant in variant_grants({name: value}, host)), typed)
 
@@ -233,7 +233,7 @@ class FormController(QObject):
         self._edit_foreign(lambda: self.form.type(name, text))
 
     def _edit_foreign(self, edit: Callable[[], None]) -> None:
-        """Remember what an edit by the user adds: what a run, undo or the last window chose asks."""
+        """Record what an edit by the user adds; what a run, undo or the last window chose needs consent."""
         before = self._foreign()
         edit()
         self._typed |= self._foreign() - before
@@ -260,7 +260,7 @@ class FormController(QObject):
         return " ".join(filter(None, (*sentences, *shows, alone)))
 
     def _request_estimate(self, plan: Plan) -> None:
-        """Ask the database about an experiment, one question at a time; only the newest answer is shown."""
+        """Query the database about an experiment, one at a time; only the newest answer is shown."""
         if self._is_reading or plan == self._read_plan:
             return
         self._read_plan, self._is_reading, self._unread = plan, True, ""

@@ -1,4 +1,4 @@
-"""Rows of the form: a parameter's value or its several values as chips, where they are chosen or typed."""
+"""Rows of the form: one value of a parameter or several as chips, chosen or typed."""
 
 from collections.abc import Callable, Sequence
 
@@ -52,29 +52,29 @@ _LABEL_WIDTH = 15 * GRID
 SIDE_WIDTH = 3 * GRID + GRID // 2
 _WIDEST_LIST = 120 * GRID
 _CHIP_WIDTH = 16 * GRID
-"""Of a value's text: a longer one must not widen the form."""
+"""Width of a value's text: a longer one must not widen the form."""
 _MOST_CHIPS = 24
-"""More values are counted: their text is above them."""
+"""More values are only counted: their text is above them."""
 _MAX_VISIBLE_OPTIONS = 16
 _SELECTED = QPalette.ColorRole.HighlightedText
 
 
 def _struck(font: QFont, *, is_struck: bool) -> QFont:
-    """Return the font, struck through where what it writes cannot run here."""
+    """Return the font, struck through if its text cannot run here."""
     changed = QFont(font)
     changed.setStrikeOut(is_struck)
     return changed
 
 
 class OptionDelegate(QStyledItemDelegate):
-    """Paints an option with its note, or why it cannot run here; the notes of a list are aligned."""
+    """Paints an option with its note, or why it cannot run here, with a list's notes aligned."""
 
     def __init__(self, parent: QComboBox) -> None:
         super().__init__(parent)
         self._note_x = 0
 
     def measure(self, options: Sequence[Option], metrics: QFontMetrics) -> int:
-        """Measure where notes begin, and return the preferred width of the list, in pixels."""
+        """Measure where notes begin, and return the list's preferred width in pixels."""
         notes = max((metrics.horizontalAdvance(option_note(option)) for option in options), default=0)
         labels = max((metrics.horizontalAdvance(option.label) for option in options), default=0)
         self._note_x = labels + 3 * GRID if notes else 0
@@ -85,7 +85,7 @@ class OptionDelegate(QStyledItemDelegate):
         return QSize(super().sizeHint(option, index).width(), _OPTION_HEIGHT)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the option, faint and struck through where it cannot run, and its note fainter."""
+        """Paint the option, faint and struck through if it cannot run, and its note fainter."""
         area = QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
         is_refused, selected = bool(index.data(_REFUSED_ROLE)), bool(option.state & QStyle.StateFlag.State_Selected)
         if selected:
@@ -96,7 +96,7 @@ class OptionDelegate(QStyledItemDelegate):
         painter.drawText(area, LEFT, str(index.data()))
         if self._note_x:
             quiet = _option_colour(faint=False, selected=selected)
-            quiet.setAlphaF(1.0 if selected else _NOTE_ALPHA)  # fainter it cannot be read on the accent colour
+            quiet.setAlphaF(1.0 if selected else _NOTE_ALPHA)  # it would be unreadable on the accent colour
             painter.setPen(quiet)
             painter.setFont(option.font)
             area.setLeft(area.left() + self._note_x)
@@ -118,9 +118,9 @@ def option_note(option: Option) -> str:
 
 
 class ChoiceList(ElidedComboBox):
-    """The list of a field with options; what cannot run here is struck through and says why.
+    """The list of a field's options; those that cannot run here are struck through and say why.
 
-    It ignores the wheel, so that scrolling past it changes nothing.
+    It ignores the wheel, so that scrolling past it does not change it.
     """
 
     def __init__(self) -> None:
@@ -152,7 +152,7 @@ class ChoiceList(ElidedComboBox):
 
 
 class TypedValues(QLineEdit):
-    """The line in which values are typed; one that is left empty shows the default again."""
+    """The line in which values are typed; left empty, it shows the default again."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -160,7 +160,7 @@ class TypedValues(QLineEdit):
         self.editingFinished.connect(self._fill)
 
     def show_field(self, field: Field) -> None:
-        """Show the values, but not over what is being typed."""
+        """Show the values, but not over text being typed."""
         self._text = field.text
         self.setPlaceholderText(field.unset or field.default)
         if not self.hasFocus() or self.text().strip():
@@ -177,9 +177,9 @@ class TypedValues(QLineEdit):
 
 
 class FieldRow:
-    """A parameter's label, where its values are chosen or typed, the chips of several, and the note below.
+    """A parameter's label, the widget of its values, chips for several, and the note below.
 
-    `edit` gets the field and its values, none for its default; `write` the field and what is typed.
+    `edit` gets the field and its values, empty for the default; `write` the field and the typed text.
     """
 
     def __init__(self, field: Field, edit: Callable[..., None], write: Callable[[str, str], None]) -> None:
@@ -214,7 +214,7 @@ class FieldRow:
 
     @property
     def stops(self) -> list[QWidget]:
-        """Where Tab stops, in order."""
+        """Return its widgets in tab order."""
         editor, chips = self._widgets[1], self.chip_buttons
         side = [self.side] if isinstance(self.side, QPushButton) else []
         return [editor, *chips, *side, self.back] if self.list else [editor, *side, self.back, *chips]
@@ -295,7 +295,7 @@ class FieldRow:
             self.chip_buttons.append(chip)
         if len(chosen) > _MOST_CHIPS:
             self.chips.flow.addWidget(text_label(f"and {len(chosen) - _MOST_CHIPS} more", "caption"))
-        if focused is not None:  # the keyboard stays where one was left out
+        if focused is not None:  # the focus stays where one was removed
             following: Sequence[QWidget] = self.chip_buttons[focused:] or self.chip_buttons[-1:]
             (following or [self.control])[0].setFocus()
 
@@ -311,7 +311,6 @@ class FieldRow:
         return menu_button
 
     def _fill_menu(self, menu: ChecksMenu) -> None:
-        """Offer all values at once, and each."""
         menu.clear()
         field, offered = self._field, self._field.options
         every = [option.value for option in offered if option.reason is None]
@@ -327,7 +326,7 @@ class FieldRow:
             entry.toggled.connect(lambda on, value=option.value: self._tick(value, on=on))
 
     def _tick(self, value: object, *, on: bool) -> None:
-        """Add a value or remove it; the last one stays."""
+        """Add or remove a value; the last one stays."""
         chosen = [option.value for option in self._field.chosen if option.value != value]
         self._edit(self._field.name, *(([*chosen, value] if on else chosen) or [value]))
 
@@ -348,7 +347,7 @@ class HostChoice(QWidget):
         self.row = FieldRow(_NO_HOSTS, lambda _, host: self.chosen.emit(host), lambda *_: None)
         self.retry_button = button("&Try again", "Connect to this host again", flat=True)
         grid = QGridLayout()
-        grid.setSpacing(GRID // 2)  # as the form's, so that the controls are aligned
+        grid.setSpacing(GRID // 2)  # as in the form, so that the controls align
         grid.setColumnStretch(1, 1)
         self.row.place(grid, 0)
         column = make_column(grid, parent=self, margins=0, spacing=GRID // 2)

@@ -39,9 +39,9 @@ _BETWEEN_FACTS = "  ·  "
 
 
 class RunTabs(QTabBar):
-    """A tab per concurrent run, in the colour of its GPU's curves; hidden where there is one run.
+    """A tab per concurrent run, in the colour of its GPU's curves; hidden with a single run.
 
-    `chosen` has the number of the run that the user turns to.
+    `chosen` carries the number of the selected run.
     """
 
     chosen = Signal(int)
@@ -96,7 +96,7 @@ class RunTabs(QTabBar):
 
 
 _BIG_PX, _SMALL_PX = 36, 20
-"""Of the throughput: of a single run, and of one beside the answer of its experiment."""
+"""Size of the throughput: of a single run, and next to its experiment's answer."""
 _PROGRESS_STEPS = 1000
 
 
@@ -104,9 +104,9 @@ class LiveView(QWidget):
     """Shows a `LiveState`."""
 
     more_requested = Signal(int, tuple)
-    """So many more repeats of each variant of the experiment."""
+    """Emitted with the number of further repeats for each variant, and the variants."""
     quiet_requested = Signal()
-    """The experiment again, on a quiet machine."""
+    """Emitted to repeat the experiment on a quiet machine."""
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
@@ -114,7 +114,7 @@ class LiveView(QWidget):
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.runs = RunTabs(theme)
         self.result: ResultView | None = None
-        """The answer of the experiment that the run belongs to, made when first needed."""
+        """The answer of the run's experiment, created when first needed."""
         self._theme = theme
         self._number = text_label("–", "big")
         self._number.setFont(tabular_font(_BIG_PX, bold=True))
@@ -179,7 +179,7 @@ class LiveView(QWidget):
         self._show_reading(self.stack.crosshair)
 
     def show_result(self, result: "ExperimentResult | None") -> None:
-        """Show what the experiment says so far, above its run, whose figure recedes; None if there is none."""
+        """Show the experiment's result so far, above its run, whose figure shrinks; None hides it."""
         if self.result is None and result is not None:
             from app.gui.widgets.result import ResultView
 
@@ -241,7 +241,7 @@ class LiveView(QWidget):
 
 
 def remember_time_controls(view: LiveView, model: LiveModel, state: WindowState) -> None:
-    """Show the time range and the panels that were chosen last, and remember those that are chosen."""
+    """Restore the last time range and panels, and remember later choices."""
     bar, chosen = view.time_bar, state.read("range", "measured")
     model.follow(chosen if chosen in LIVE_RANGES else "measured")
     model.split_by_gpu(state.read("per gpu", False))

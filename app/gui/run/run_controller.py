@@ -32,9 +32,9 @@ Result = TypeVar("Result")
 class RunController(QObject):
     """Starts and stops runs, one at a time.
 
-    `ended` is emitted when a run, or a search of many, is over and stored. While one or the queue is active, the
-    form's variant goes into the queue by `queue_requested`; `plan_requested` has the plan of its several variants,
-    which is one for the queue at any time. `queue_stop_requested` stops the queue.
+    `ended` is emitted when a run, or a search of many, has ended and is stored. While something is active,
+    `queue_requested` queues the form's variant; `plan_requested` carries the plan of several variants, which always
+    goes to the queue. `queue_stop_requested` stops the queue.
 
     Thread: GUI only; sessions run on `sessions`.
     """
@@ -52,10 +52,10 @@ class RunController(QObject):
         make_session: Callable[[RunSpec, str, str | None], "RunSession"],
         make_search: Callable[[RunSpec, int, str], "LargestBatchSession"],
     ) -> None:
-        """Make the controller of a window's single runs.
+        """Create the controller of a window's single runs.
 
-        `make_session` makes the session of a run on a host, "" being this machine, for a purpose if it has one;
-        `make_search` makes the search for the largest batch up to a limit, and raises `UsageError`.
+        `make_session` creates the session of a run on a host ("" is this machine), with a purpose if any; `make_search`
+        creates the search for the largest batch up to a limit, and raises `UsageError`.
         """
         super().__init__(view)
         self._view = view
@@ -72,12 +72,10 @@ class RunController(QObject):
 
     @property
     def recent(self) -> TelemetryBuffer:
-        """The last minutes of telemetry, which the Monitor shows too."""
+        """Return the last minutes of telemetry, which Monitor also shows."""
         return self._live.recent
 
     def start(self) -> None:
-        """Connect the view and show the first state."""
-
         def run_anyway() -> None:
             if self._session is not None:
                 self._session.run_anyway()
@@ -98,29 +96,27 @@ class RunController(QObject):
 
     @property
     def chosen_host(self) -> str:
-        """The host of the form's runs; "" is this machine."""
         return self._form.host
 
     def show_error(self, error: UserError) -> None:
-        """Show an error above the Run button; a queue that was to begin does not."""
+        """Show an error above the Run button; a pending start of the queue is dropped."""
         if not self._busy:
             self._live.set_queue_running(False)
         self._form_controller.show_error(error)
 
     def announce_queue(self) -> None:
-        """Show at once that the queue begins, unless a run continues."""
+        """Show immediately that the queue starts, unless a run continues."""
         if not self._busy:
             self._live.set_queue_running(True)
             self.refresh()
 
     @property
     def host(self) -> str | None:
-        """The host of the active run; None if there is none."""
         return self._host if self.running else None
 
     @property
     def running(self) -> bool:
-        """Whether a run is active, or its end not yet stored."""
+        """Return whether a run is active, or its end not yet stored."""
         return self._session is not None
 
     def handle(self, event: WindowEvent, run: int | None = None) -> None:
@@ -135,7 +131,7 @@ class RunController(QObject):
         self.refresh()
 
     def show_link(self, title: str, detail: str) -> None:
-        """Say why the plots of that host stand still, with a title; "" if they do not."""
+        """Show why the plots of that host stand still, with a title; "" if they do not."""
         if (title, detail) != self._live.absence:
             self._live.absence = title, detail
             self.refresh()
@@ -151,10 +147,7 @@ class RunController(QObject):
             self.run()
 
     def run(self) -> None:
-        """Run the form's variant, or queue it while something is active; queue the experiment of several.
-
-        Do nothing where it cannot run.
-        """
+        """Run the form's variant, or queue it while something is active; queue an experiment of several."""
         state = self._form.state()
         if not state.can_run:
             return
@@ -176,7 +169,7 @@ class RunController(QObject):
         self._begin(session, session.run, lambda _: self._finish())
 
     def show_queue(self, *, running: bool) -> None:
-        """Show whether the queue is active; the form's variant is then queued too."""
+        """Show whether the queue is active; the form's variant is then also queued."""
         if running and not self._queue_running:
             self._messages.forget()
             self._view.leave_questions()
@@ -202,7 +195,7 @@ class RunController(QObject):
         self._show_form()
 
     def try_once(self, spec: RunSpec, purpose: str, done: Callable[["RunSession"], None]) -> None:
-        """Execute one run on this machine that no experiment reuses; `done` gets its session, ended."""
+        """Execute one run on this machine that no experiment reuses; `done` gets the finished session."""
         if self._busy:
             raise UserError("Try it again when the current run or queue has ended, or stop that first.")
         session = self._make_session(spec, "", purpose)

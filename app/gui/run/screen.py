@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 _FORM_WIDTH = 45 * GRID
 _LEAST_PLOTS_WIDTH = 56 * GRID
-"""More than what is beside the form needs while a run begins, goes on and ends: its place must not change with that."""
+"""More than any content beside the form needs: its place must not change when a run starts or ends."""
 
 
 _GALLERY, _LIVE = 0, 1
@@ -71,12 +71,12 @@ class RunView(QWidget):
         self._arrange()
 
     def minimumSizeHint(self) -> QSize:
-        """Return the width of the wider part, as the other fits above or below it, and the height as arranged now."""
+        """Return the width of the wider part, because the other fits above or below it, and the current height."""
         width = max(self.form.minimumSizeHint().width(), self._column.minimumSize().width())
         return QSize(width, super().minimumSizeHint().height())
 
     def event(self, event: QEvent) -> bool:
-        """Put the parts beside or above each other, as the width and what they show allow."""
+        """Arrange the parts beside or above each other, as the width and their content allow."""
         if event.type() in (QEvent.Type.Resize, QEvent.Type.LayoutRequest):
             self._arrange()
         return super().event(event)
@@ -90,14 +90,14 @@ class RunView(QWidget):
         self.form.setSizePolicy(policy.Preferred, policy.Preferred if side_by_side else policy.Minimum)
 
     def _reveal(self) -> None:
-        """Scroll to what the right part shows, where it is below the form."""
+        """Scroll to the right part's content if it is below the form."""
         viewport = self.parentWidget()
         page = None if viewport is None else viewport.parentWidget()
         if isinstance(page, QScrollArea) and self.isVisible():
             QTimer.singleShot(0, self, lambda: page.verticalScrollBar().setValue(self._right.y()))
 
     def queue_view(self) -> "QueueView":
-        """Return the queue, made when first needed."""
+        """Return the queue, created when first needed."""
         if self.queue is None:
             from app.gui.experiment.queue import QueueView
 
@@ -134,13 +134,13 @@ class RunView(QWidget):
         self._right.setCurrentWidget(self.first_start_view())
 
     def show_script(self, page: QWidget) -> None:
-        """Show the page of a script of the user's instead of the plots; the form keeps its workloads."""
+        """Show the page of a user's script instead of the plots; the form keeps its workloads."""
         self._script = page
         self._right.addWidget(page)
         self._right.setCurrentWidget(page)
 
     def show_live(self) -> None:
-        """Show the live view again, and scroll to it; where what it replaces had the keyboard, its plots have it."""
+        """Show the live view again, and scroll to it; its plots take the focus from what they replace."""
         had_keyboard = self._right.isAncestorOf(QApplication.focusWidget() or self)
         is_there = self._right.currentIndex() == _LIVE
         self._right.setCurrentIndex(_LIVE)

@@ -1,4 +1,4 @@
-"""A training script of the user's: its command, what varies of it, a try, and the experiment that all of it makes."""
+"""A user's training script: its command, what to vary, a try, and the resulting experiment."""
 
 import re
 import shlex
@@ -48,7 +48,7 @@ from workloads.protocol import Command, RunSpec
 PURPOSE = "a try of a script"
 _TRY_S = 10.0
 _LAST_LINES = 8
-"""Of the output of a script that failed, shown below the reason."""
+"""How many last lines of a failed script's output are shown below the reason."""
 _SECONDS = catalog.script_workload("script:").parameter("seconds")
 _ENTRIES = (
     ("command", "Command", "python train.py --batch-size 32", "As you type it today; select a word to vary it."),
@@ -68,21 +68,21 @@ _ENTRIES = (
     ("seconds", "Seconds", f"{_SECONDS.default:g}", "How long steps are measured."),
     ("repeats", "Repeats", str(DEFAULT_REPEATS), "Runs of each variant, in turn."),
 )
-"""Of each line its key, its label, what stands for it while it is empty, and its help."""
+"""Each line's key, label, placeholder and help."""
 _OWN = ("gpus", "seconds")
 _FLAG = re.compile(r"--?([A-Za-z]\w*(?:-\w+)*)")
 
 
 @dataclass(frozen=True, slots=True)
 class ScriptChoices:
-    """What is typed, by the keys of the lines, and the values of placeholders by their names."""
+    """The typed lines, by key, and the placeholders' values, by name."""
 
     texts: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def words(self) -> tuple[str, ...]:
-        """The words of the command; raises `UsageError`."""
+        """Return the words of the command; raises `UsageError`."""
         words = self._split("command")
         if not words:
             raise UsageError("Type the command that trains, such as python train.py.")
@@ -123,7 +123,7 @@ class ScriptChoices:
         return script_variants(script, parse_script_values(command, settings), machine, database)
 
     def plan(self, machine: Machine, database: Path | None) -> Plan:
-        """Return the experiment of the variants; raises as `variants` does."""
+        """Return the experiment of the variants; raises like `variants`."""
         text = self.texts.get("repeats") or str(DEFAULT_REPEATS)
         if not text.isdecimal() or not 1 <= int(text) <= REPEATS_LIMIT:
             raise UsageError(f"Repeats are a whole number from 1 to {REPEATS_LIMIT}.")
@@ -147,7 +147,7 @@ def make_parameter(text: str, begin: int, selected: str) -> tuple[str, str, str]
 
 
 def describe_try(session: RunSession) -> str:
-    """Return how steps were recognized, their time, what ran, and what was waited for; else why there are none."""
+    """Return how steps were recognised, their time, what ran and what was waited for; else why there are none."""
     run = session.stored
     outcome = run.row.outcome if run else None
     if run is None or outcome is None or outcome.name != "completed":
@@ -198,7 +198,7 @@ class ScriptView(QWidget):
         self.show_placeholders(choices)
 
     def show_result(self, text: str, log: str = "") -> None:
-        """Show what a try says, in sight, and offer its log."""
+        """Show the result of a try, scrolled into view, and offer its log."""
         show_text(self.result, text)
         self.log = log
         self.log_button.setVisible(bool(log))
@@ -206,7 +206,7 @@ class ScriptView(QWidget):
             QTimer.singleShot(0, self, lambda: self._scroller.ensureWidgetVisible(self.result))
 
     def show_placeholders(self, choices: ScriptChoices) -> None:
-        """Show a line for each placeholder, those that are there already as they are."""
+        """Show a line for each placeholder, keeping existing lines."""
         try:
             names = choices.placeholders
         except UsageError:
@@ -293,9 +293,9 @@ class ScriptView(QWidget):
 
 
 class ScriptController(QObject):
-    """Works out what the lines make, tries it, and queues it.
+    """Plans the experiment of the lines, tries it, and queues it.
 
-    Thread: GUI only; folders are read, frozen and granted on its own thread.
+    Thread: GUI only; another thread reads, freezes and grants folders.
     """
 
     def __init__(self, view: ScriptView, run_view: RunView, run: RunController, services: Services) -> None:
@@ -317,7 +317,6 @@ class ScriptController(QObject):
         self.read()
 
     def open(self, path: Path | None = None) -> None:
-        """Show the page, with the command of a file that was dropped."""
         if path is not None:
             self._is_typed = False
             command = shlex.join(("python", path.name))
@@ -330,7 +329,7 @@ class ScriptController(QObject):
         self._view.run_button.click()
 
     def read(self) -> None:
-        """Plan and estimate what the lines ask for; nothing of the script runs, and nothing is stored."""
+        """Plan and estimate the lines' experiment, without running the script or storing anything."""
         if self._is_reading:
             return
         self._is_reading = True
@@ -366,7 +365,7 @@ class ScriptController(QObject):
         self._view.show_placeholders(self._view.choices)
         self._state.keep("choices", self._view.choices)
         if not self._is_trying:
-            self._view.show_result("")  # it was of something else
+            self._view.show_result("")  # it belonged to something else
         self.read()
 
     def _mark_typed(self) -> None:

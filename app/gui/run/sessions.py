@@ -25,9 +25,7 @@ from workloads.protocol import RunSpec
 
 
 class SessionFactory:
-    """Makes sessions that store their run in the database and pass its events to the window.
-
-    `close` it after the last one has ended.
+    """Creates sessions that store their run and forward its events to the window; close it after the last one.
 
     Thread: any; each session blocks the thread that runs it.
     """
@@ -35,9 +33,9 @@ class SessionFactory:
     def __init__(
         self, database: Path, feed: TelemetryFeed, bridge: Bridge, hosts: Connections, consent: Consent
     ) -> None:
-        """Make what runs need.
+        """Create what runs need.
 
-        `consent` is asked for what was never allowed, on the threads that start something.
+        `consent` is called for what was never allowed, on the threads that start something.
         """
         self._bridge = bridge
         self._hosts = hosts
@@ -52,15 +50,15 @@ class SessionFactory:
         )
 
     def prepare(self) -> None:
-        """Start the standby worker if one is wanted, else end it; returns immediately."""
+        """Start the standby worker if enabled, else end it; returns immediately."""
         self._launcher.prepare()
 
     def make_run(self, spec: RunSpec, host: str, purpose: str | None) -> RunSession:
-        """Return the session of one run on a host, "" is this machine; raises `UserError` if it is not connected."""
+        """Return the session of one run on a host ("" is this machine); raises `UserError` if not connected."""
         return RunSession(spec, self._services_on(host), (BridgeSink(self._bridge),), purpose=purpose)
 
     def make_search(self, spec: RunSpec, limit: int, host: str) -> LargestBatchSession:
-        """Make the search for the largest batch up to a limit.
+        """Create the search for the largest batch up to a limit.
 
         Raises:
             UsageError: There is nothing to search.
@@ -79,7 +77,7 @@ class SessionFactory:
         return runner
 
     def _services_on(self, host: str) -> RunServices:
-        """Return what a run needs that the window starts itself: nothing is waited for."""
+        """Return the services of runs that the window itself starts, without waiting."""
         return replace(self._services, host=self._hosts.connected(host)) if host else self._services
 
     def close(self) -> None:
@@ -87,7 +85,7 @@ class SessionFactory:
 
 
 class _WindowListener(QueueListener):
-    """Hands the queue's progress to a function, and the events of its runs to the window."""
+    """Forwards the queue's progress to a function, and its runs' events to the window."""
 
     def __init__(self, on_progress: Callable[[ExperimentProgress], None], bridge: Bridge) -> None:
         self._on_progress = on_progress

@@ -62,7 +62,7 @@ _WIDTH = 76 * GRID
 _LABEL_WIDTH = 18 * GRID
 _RATE_WIDTH = 15 * GRID
 _SHORTEST = 8
-"""Characters of an option that are always seen: the path of a database may be long, a screen small."""
+"""The least visible characters of an option: a database's path may be long, a screen small."""
 _ANOTHER = "Another database …"
 _WHEN_IDLE = "Can be changed when no run is active."
 _SAMPLING = "How often the GPUs of this machine are read. Shorter intervals show shorter peaks and store more samples."
@@ -75,7 +75,7 @@ _PLACE = "The Python and the frameworks of runs on this machine."
 
 
 class ChoiceBox(ElidedComboBox):
-    """A list of options; `chosen` has the key of the one that the user takes."""
+    """A list of options; `chosen` carries the selected key."""
 
     chosen = Signal(object)
 
@@ -94,7 +94,7 @@ class ChoiceBox(ElidedComboBox):
 
 
 class SettingsDialog(QDialog):
-    """Shows every setting, and stores what the user chooses.
+    """Shows every setting, and stores the user's choices.
 
     Thread: GUI only; the database is read on the store's thread.
     """
@@ -147,7 +147,7 @@ class SettingsDialog(QDialog):
         theme.apply_style_sheet(self)
 
     def show_current(self, *, busy: bool) -> None:
-        """Show what is stored now, and whether a run or the queue is active."""
+        """Show the stored values, and whether a run or the queue is active."""
         self._failure = ""
         self._read()
         self._show()
@@ -164,11 +164,11 @@ class SettingsDialog(QDialog):
             self._captions[box].setText(_WHEN_IDLE if busy else words)
 
     def showEvent(self, event: QShowEvent) -> None:
-        """Open so high that nothing scrolls, where the screen is high enough."""
+        """Open high enough that nothing scrolls, if the screen allows."""
         super().showEvent(event)
         if not self._is_sized:
             self._is_sized = True
-            line = self.fontMetrics().lineSpacing()  # the database's size is not read yet
+            line = self.fontMetrics().lineSpacing()  # the database's size has not been read yet
             foot = self.height() - self._scroller.height()
             resize_within_screen(self, _WIDTH, self._content.heightForWidth(_WIDTH) + line + foot)
             centre_on_screen(self, self._window)
@@ -285,12 +285,12 @@ class SettingsDialog(QDialog):
         self._failure = "" if is_rate else f"“{line.text()}” is not a number from 0 up."
         self._show()
         if is_rate:
-            # The lines stay as they are: the user may type in the other one by now.
+            # The lines do not change: the user may already be typing in the other one.
             save = partial(save_setting, self._store.database, setting, rate)
             self._store.background.run(save, lambda _: None, self._show_error)
 
     def _set_retention(self, days: int | None) -> None:
-        """Keep samples for that many days; where that deletes any, ask first."""
+        """Keep samples for that many days; ask first if that deletes any."""
 
         def show_preview(preview: Pruned | None) -> None:
             if days is None or preview is None or not preview.runs:

@@ -1,4 +1,4 @@
-"""The settings of one window: what follows from them at once, and the dialog, created when it is first opened."""
+"""The settings of one window: their immediate effects, and the dialog, created when first opened."""
 
 import html
 import shutil
@@ -54,14 +54,14 @@ class SettingsStore:
 
 
 class Chosen:
-    """What the user chose for all windows, whatever their database."""
+    """The user's choices for all windows, whatever their database."""
 
     def __init__(self, parent: QObject) -> None:
         self._state = WindowState("settings", parent)
 
     @property
     def database(self) -> KnownDatabase | None:
-        """The database that windows open, which is not created again if it is gone; None for the usual one."""
+        """Return the database that windows open, which is not created again if deleted; None for the default."""
         named = self._state.read("database", "")
         if not named or Path(named) == default_database():
             return None
@@ -76,11 +76,11 @@ class Chosen:
 
     @property
     def databases(self) -> list[str]:
-        """Paths of the databases that were opened, the last one first."""
+        """Return the paths of opened databases, last one first."""
         return self._state.read("databases", [], list[str])
 
     def replace_missing(self, database: KnownDatabase, choice: Path | None) -> None:
-        """Choose what the user took instead of a chosen database that is gone, if anything."""
+        """Replace a chosen database that no longer exists by the user's new choice, if any."""
         if database.was_chosen and choice is not None and not database.exists():
             self.keep("database", str(choice))
 
@@ -91,7 +91,7 @@ class Chosen:
 
 
 class StoredChoice(QObject):
-    """One of several options, stored in the database; `changed` is emitted when it is to be shown again.
+    """One of several options, stored in the database; `changed` is emitted when the display must be updated.
 
     Thread: GUI only.
     """
@@ -102,10 +102,10 @@ class StoredChoice(QObject):
     def __init__(
         self, store: SettingsStore, setting: Setting[str], options: Mapping[str, str], default: str, fixed: str = ""
     ) -> None:
-        """Make a choice that is not read yet.
+        """Create a choice that is not yet read.
 
-        `options` has the label of each by its stored key, of which one is the default until the user chooses. One may
-        be `fixed`, if something else decides.
+        `options` maps stored keys to labels; `default` applies until the user chooses. A choice may be `fixed` by
+        something else.
         """
         super().__init__()
         self.options = dict(options)
@@ -137,7 +137,7 @@ class StoredChoice(QObject):
 
 
 def sampling_choices(current_ms: float) -> dict[float, str]:
-    """Return the label of each period, in milliseconds; one of the command line, which is current, is among them."""
+    """Return the label of each period, in milliseconds, including the current one from the command line."""
     periods_ms = sorted({*SAMPLING_CHOICES_MS, current_ms})
     return {ms: f"{units.exactly(ms, 'ms')} ({1000 / ms:.3g} per second)" for ms in periods_ms}
 
@@ -148,14 +148,14 @@ def hosts_text(hosts: Sequence[str]) -> str:
 
 
 def recent_databases(opened: Path, former: Sequence[str]) -> tuple[Path, ...]:
-    """Return the databases to offer: the open one, then those that were opened before and are still there."""
+    """Return the databases to offer: the open one, then earlier ones that still exist."""
     there = (path for path in map(Path, former) if path != opened and path.is_file())
     return (opened, *there)[:_MAX_DATABASES]
 
 
 NOTIFICATION_CHOICES = {"off": "Show nothing", "message": "Show a message", "sound": "Show a message and play a sound"}
 LONG_RUN_S = 60.0
-"""Nobody is notified of the end of a shorter run: its user still watches."""
+"""The end of a shorter run is not notified: its user is still watching."""
 
 
 class RunEndNotifier:
@@ -180,8 +180,8 @@ class RunEndNotifier:
         """Notify the user of the end of an experiment.
 
         Args:
-            title: The verdict in a few words: desktops show it in bold, and one line of it.
-            text: The verdict in full, then how it ended: of a long text desktops show the beginning.
+            title: The verdict in a few words: desktops show one bold line.
+            text: The full verdict, then the outcome: desktops show the beginning of a long text.
         """
         self._title, self._text = title, text
         self.notify()
@@ -191,7 +191,7 @@ class RunEndNotifier:
         self._began_ns = None
 
     def notify(self) -> None:
-        """Notify the user that the work is over that began with the first run since the last notification."""
+        """Notify the user that the work that began with the first run since the last notification has ended."""
         began_ns, self._began_ns = self._began_ns, None
         choice = self.choice.value
         lasted_s = 0.0 if began_ns is None else (time.monotonic_ns() - began_ns) / 1e9
@@ -210,12 +210,12 @@ class RunEndNotifier:
 
 
 def has_desktop() -> bool:
-    """Return whether a Linux desktop shows messages: not on Qt's offscreen platform, nor on other systems."""
+    """Return whether a Linux desktop shows messages: not on Qt's offscreen platform or other systems."""
     return sys.platform == "linux" and QGuiApplication.platformName() in ("xcb", "wayland")
 
 
 def _send(title: str, body: str) -> bool:
-    """Show a message on a Linux desktop without a tray, as GNOME is; return whether there is a program that does."""
+    """Show a message on a Linux desktop without a tray, such as GNOME; return whether a program for it exists."""
     program = shutil.which("notify-send") if has_desktop() else None
     if program is None:
         return False
@@ -227,7 +227,7 @@ def _send(title: str, body: str) -> bool:
 
 
 def _body(text: str) -> str:
-    """Return the text as Linux desktops show it as it is: they read the body of a notification as mark-up.
+    """Return the text escaped for Linux desktops, which read the body of a notification as mark-up.
 
     https://specifications.freedesktop.org/notification-spec/latest/markup.html
     """
@@ -235,7 +235,7 @@ def _body(text: str) -> str:
 
 
 class Settings(QObject):
-    """Opens the settings of a window; `place_requested` and `hosts_requested` lead on from there.
+    """Opens the settings of a window; `place_requested` and `hosts_requested` lead elsewhere from there.
 
     Thread: GUI only.
     """
@@ -251,7 +251,7 @@ class Settings(QObject):
         standby_changed: Callable[[], None],
         switch_database: Callable[[Path | None], None],
     ) -> None:
-        """Make the settings of a window; `start` reads them."""
+        """Create the settings of a window; `start` reads them."""
         super().__init__(services.window)
         self.notifier = RunEndNotifier(services.window, store)
         self.standby = StoredChoice(
@@ -272,7 +272,7 @@ class Settings(QObject):
     def handle(self, event: object) -> None:
         """Take an event of runs or of this machine's telemetry."""
         self.notifier.handle(event)
-        if isinstance(event, Inventory):  # which tells what Automatic means here
+        if isinstance(event, Inventory):  # it determines what Automatic means here
             reason = no_standby_reason(event.machine)
             self.standby.options[AUTOMATIC] = f"Automatic: off here, {reason}" if reason else "Automatic: on here"
             self.standby.changed.emit()
@@ -295,7 +295,7 @@ class Settings(QObject):
         for key, label in THEMES.items():
             yield f"Theme: {label}", partial(self._services.theme.choose, key)
         for name, choice in (("Notifications", self.notifier.choice), ("Standby", self.standby)):
-            if choice.is_fixed:  # the dialog says by what
+            if choice.is_fixed:  # the dialog shows what fixes it
                 yield f"{name} …", self.open
             else:
                 yield from ((f"{name}: {label}", partial(choice.choose, key)) for key, label in choice.options.items())

@@ -22,13 +22,13 @@ _SYMBOLS = {
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something that the user can do.
+    """An action of the user.
 
     Attributes:
-        title: What it does.
-        keys: Key sequences as Qt reads them, any of which does it; a pair of directions is one action.
-        name: What does it, among the window's functions; "" if its keys are pressed in the target of its group.
-        words: Other words for it, which the palette finds it by.
+        title: Its description.
+        keys: Alternative key sequences in Qt's notation; a pair of directions is one action.
+        name: The window's function that performs it; "" if its keys are pressed in its group's target.
+        words: Synonyms by which the palette finds it.
     """
 
     title: str
@@ -38,7 +38,7 @@ class Action:
 
     @property
     def keys_text(self) -> str:
-        """Return its keys as they are written on a keyboard: `Alt+↑, Alt+↓`."""
+        """Return its keys as written on a keyboard: `Alt+↑, Alt+↓`."""
         return ", ".join("+".join(_SYMBOLS.get(part, part) for part in shortcut.split("+")) for shortcut in self.keys)
 
 
@@ -49,9 +49,9 @@ class Group:
     Attributes:
         title: The heading.
         actions: The actions.
-        page: The screen where they are; None is every screen.
+        page: Their screen; None means every screen.
         target: Accessible name of the widget that takes their keys.
-        enter: The keys that lead to the target where it is hidden.
+        enter: The keys that lead to a hidden target.
     """
 
     title: str
@@ -213,7 +213,7 @@ GROUPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Elsewhere:
-    """What a screen can do once something is there or chosen; the palette says where, and leads to the screen."""
+    """An action that needs something to exist or to be chosen first; the palette says where, and leads there."""
 
     title: str
     page: int

@@ -1,4 +1,4 @@
-"""The palette: a line to type in above a list of what can be done and opened; by keyboard alone, or by mouse."""
+"""The palette: a line to type in above a list of actions and things to open, for keyboard and mouse."""
 
 from collections.abc import Sequence
 from itertools import groupby
@@ -32,7 +32,7 @@ _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 _NOTHING = "No match. Try fewer letters."
 
 _Row = Match | str
-"""What a search found, or a heading."""
+"""A search result, or a heading."""
 
 
 class _Rows(QAbstractListModel):
@@ -121,9 +121,9 @@ def _paint_title(painter: QPainter, area: QRect, row: Match) -> int:
 
 
 class Palette(QFrame):
-    """A line to type in above a list, over the middle of the window; it goes when something else gets the focus.
+    """A line to type in above a list, in the middle of the window; it closes when it loses the focus.
 
-    `chosen` has the key of the entry that was chosen.
+    `chosen` carries the key of the chosen entry.
 
     Thread: GUI only.
     """
@@ -147,10 +147,7 @@ class Palette(QFrame):
         self.hide()
 
     def open(self, prompt: str, hint: str, entries: Sequence[Entry], recent: Sequence[str] = ()) -> None:
-        """Show these entries, with an empty line.
-
-        `recent` has the keys of what was used, the last one first.
-        """
+        """Show these entries, with an empty line. `recent` has the keys of used entries, last one first."""
         if self.isHidden():
             self._before = QApplication.focusWidget()
             self.window().installEventFilter(self)
@@ -169,7 +166,7 @@ class Palette(QFrame):
         self.line.setFocus()
 
     def show_entries(self, entries: Sequence[Entry]) -> None:
-        """Show other entries; what was typed and what is chosen stay."""
+        """Show other entries, keeping the typed text and the choice."""
         current = self.list.currentIndex().data(_ROW_ROLE)
         self._entries = tuple(entries)
         self._search()
@@ -182,7 +179,7 @@ class Palette(QFrame):
             self.list.setCurrentIndex(self._rows.index(keys.index(current.entry.key)))
 
     def close_palette(self) -> None:
-        """Hide it; the focus goes back to where it was."""
+        """Hide it and restore the focus."""
         if self.isHidden():
             return
         _application().focusChanged.disconnect(self._leave)
@@ -224,7 +221,7 @@ class Palette(QFrame):
             self.chosen.emit(row.entry.key)
 
     def _leave(self, _old: QWidget | None, new: QWidget | None) -> None:
-        """Hide when another widget of the program gets the focus; another program may have it for a while."""
+        """Hide when another widget of the program gets the focus, but not when another program does."""
         if new is not None and new is not self and not self.isAncestorOf(new):
             self._before = None
             self.close_palette()

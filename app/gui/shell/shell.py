@@ -1,4 +1,4 @@
-"""What is around all screens: the keys of the window, the list of them, and the command palette."""
+"""The frame around all screens: the window's keys, their list, and the command palette."""
 
 import html
 import re
@@ -36,22 +36,22 @@ PROGRAM_TITLE = "VariantScope"
 _MAX_STEPS = 100
 _NAME_WIDTH = 26 * GRID
 _NARROW = 110 * GRID
-"""In a narrower window the button does not say what it undoes, so that every tab of the window is in sight."""
+"""In a narrower window the button does not name what it undoes, so that all tabs stay visible."""
 _TOAST_MS = 8_000
 
 
 class UndoStack(QObject):
-    """The changes that can be undone and those that can be redone, each with its name.
+    """The changes that can be undone or redone, with their names.
 
-    Thread: GUI only; reversals are called on `background`, in the order in which they are asked for.
+    Thread: GUI only; reversals are called on `background`, in the order of requests.
     """
 
     changed = Signal()
-    """There is something else to undo or to make again."""
+    """Something else can be undone or redone."""
     undone = Signal()
     """The database has changed."""
     message = Signal(str)
-    """A sentence on what was undone, or why it was not."""
+    """What was undone, or why it was not."""
 
     def __init__(self, background: Background, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -61,16 +61,16 @@ class UndoStack(QObject):
 
     @property
     def undo_name(self) -> str:
-        """What Ctrl+Z undoes, as `Undo: delete run 3`; "" for nothing."""
+        """Return what Ctrl+Z undoes, such as `Undo: delete run 3`; "" for nothing."""
         return f"Undo: {self._done[-1][0]}" if self._done else ""
 
     @property
     def redo_name(self) -> str:
-        """What Ctrl+Shift+Z redoes; "" for nothing."""
+        """Return what Ctrl+Shift+Z redoes; "" for nothing."""
         return f"Redo: {self._undone[-1][0]}" if self._undone else ""
 
     def push(self, name: str, reversal: "Reversal | None") -> None:
-        """Take what undoes a change that was just made; None if it changed nothing.
+        """Add the reversal of a change just made; None if it changed nothing.
 
         Args:
             name: The change, in the imperative: `delete run 3`.
@@ -83,7 +83,7 @@ class UndoStack(QObject):
             self.changed.emit()
 
     def drop_stale(self) -> None:
-        """Offer no last change that cannot be undone any more, as a queue resumed that has ended since."""
+        """Drop last changes that can no longer be undone, such as a resumed queue that has since ended."""
         steps = list(self._done)
 
         def count() -> int:
@@ -97,13 +97,13 @@ class UndoStack(QObject):
                 self.changed.emit()
 
         if steps:
-            self._background.run(count, keep, lambda _: None)  # a database that cannot be read says so elsewhere
+            self._background.run(count, keep, lambda _: None)  # an unreadable database is reported elsewhere
 
     def undo(self) -> None:
         self._turn(self._done, self._undone, "Undone: {}. Ctrl+Shift+Z redoes it.", "Nothing to undo.")
 
     def redo(self) -> None:
-        """Repeat the change that was undone last."""
+        """Repeat the change undone last."""
         self._turn(self._undone, self._done, "Redone: {}. Ctrl+Z undoes it.", "Nothing to redo.")
 
     def _turn(self, source: "list[_Step]", target: "list[_Step]", sentence: str, nothing: str) -> None:
@@ -121,7 +121,7 @@ class UndoStack(QObject):
             self.undone.emit()
             self.message.emit(sentence.format(name))
 
-        # Changes that are still being written come first: the last of them is what the user means.
+        # Pending writes come first: the user means the last of them.
         self._background.run(lambda: None, turn, partial(self._fail, ""))
 
     def _fail(self, name: str, error: UserError) -> None:
@@ -129,7 +129,7 @@ class UndoStack(QObject):
 
 
 class UndoView(QObject):
-    """The button in the window's head that says what Ctrl+Z undoes, and the line at the bottom that says what it did.
+    """The button in the window's head that names what Ctrl+Z undoes, and the line at the bottom that reports it.
 
     Thread: GUI only.
     """
@@ -185,19 +185,19 @@ class UndoView(QObject):
 
 
 def queue_title(queue: QueueState) -> str:
-    """Return the window's title while the queue runs: the share of its runs that are done, the time left, a name."""
+    """Return the window's title while the queue runs: completed share, time left, name."""
     name = next((row.name for row in queue.rows if row.is_running_here), "")
     return _title(queue.fraction, "", queue.time_left, name)
 
 
 def run_title(status: Status) -> str:
-    """Return the window's title during a run: its phase, how much of the phase is done, the time left, its name."""
+    """Return the window's title during a run: phase, its progress, time left, name."""
     left = status.left if status.left.endswith(" left") else ""
     return _title(status.fraction, status.title, left, status.name)
 
 
 def _title(fraction: float | None, phase: str, left: str, name: str) -> str:
-    """Return a title with the figures first: of a long one the desktop shows the beginning."""
+    """Return a title with the figures first, because desktops show only the beginning of a long one."""
     share = "" if fraction is None else units.percent(int(100 * fraction))
     parts = [" ".join(filter(None, (phase, share))), left, name]
     return f"{' · '.join(filter(None, parts))} – {PROGRAM_TITLE}"
@@ -207,10 +207,7 @@ _CONTEXT = Qt.ShortcutContext
 
 
 class WindowKeys:
-    """Binds the keys of the whole window, and does any action by its entry in the table.
-
-    Thread: GUI only.
-    """
+    """Binds the window's keys, and performs any action of the table. Thread: GUI only."""
 
     def __init__(self, window: MainWindow, functions: Mapping[str, Callable[[], object]]) -> None:
         self._window = window
@@ -241,7 +238,7 @@ class WindowKeys:
         return target is not None
 
     def _press(self, keys: str) -> None:
-        """Do what pressing keys in the focused widget does: its shortcut, or else its key event."""
+        """Do what pressing keys in the focused widget does: its shortcut, else its key event."""
         sequence = QKeySequence(keys)
         focused = QApplication.focusWidget() or self._window
         for shortcut in self._window.findChildren(QShortcut):
@@ -276,7 +273,7 @@ def _reaches(context: Qt.ShortcutContext, owner: QWidget, focused: QWidget) -> b
 
 
 _MAX_RUNS = 5_000
-"""Runs that the palette lists; History searches through all."""
+"""The most runs that the palette lists; History searches all."""
 _MAX_RECENT = 12
 _SYNONYMS = "set preferences options configure colour color mode appearance"
 _TAG = re.compile("<[^>]+>")
@@ -285,7 +282,7 @@ _KEYS_HINT = "↑ ↓  choose    Enter  run    Esc  close"
 
 
 class Shell(QObject):
-    """Opens the command palette and the list of keys, and does what is chosen there.
+    """Opens the command palette and the list of keys, and performs what is chosen there.
 
     Thread: GUI only; runs are read on `reads`.
     """
@@ -301,7 +298,7 @@ class Shell(QObject):
     ) -> None:
         """Create what is around the screens of a window.
 
-        `setting_values` returns what can be set, each with its name and value, and what sets it.
+        `setting_values` yields names, values and functions that set them.
         """
         window, theme = services.window, services.theme
         super().__init__(window)
@@ -342,12 +339,12 @@ class Shell(QObject):
         }
 
     def open_palette(self) -> None:
-        """Show all actions, what is on the screen, and all runs; the second time, close it."""
+        """Show all actions, what is on the screen, and all runs; close it if open."""
         if self.palette.isVisible():
             self.palette.close_palette()
             return
         self._collect()
-        # Not the palette itself, nor undo if there is nothing to undo.
+        # Not the palette itself, and undo only if there is something to undo.
         useful = {"palette": "", "undo": self._undo.undo_name, "redo": self._undo.redo_name}
         useless = {_action_key(group, action) for group, action in all_actions() if not useful.get(action.name, "yes")}
         listed = [entry for entry in self._listed() if entry.key not in useless]
@@ -361,11 +358,11 @@ class Shell(QObject):
             if self.palette.isVisible():
                 self.palette.show_entries((*listed, *self._runs))
 
-        # Without runs what can be done is listed all the same, and History says what is wrong with the database.
+        # Even if runs cannot be read, actions are listed, and History reports the database's problem.
         self._services.reads.ask(self._services.database, read, show, lambda _: None)
 
     def show_keys(self) -> None:
-        """Show all actions of the table under their headings, with their keys; those of the screen first."""
+        """Show all actions of the table under their headings with their keys, the screen's first."""
         self._collect()
         here = {group.title for group in GROUPS if group.page == self._window.page}
         entries = [entry for entry in self._listed() if entry.key.startswith("action")]
@@ -373,7 +370,7 @@ class Shell(QObject):
         self.palette.open("Search actions and keys", _KEYS_HINT, entries)
 
     def _collect(self) -> None:
-        """Note what can be done now: the actions of the table, and what the screen has buttons for."""
+        """Collect what can be done now: the table's actions, and the screen's buttons."""
         self._targets = {
             _action_key(group, action): partial(self._keys.perform, group, action) for group, action in all_actions()
         }
@@ -406,7 +403,7 @@ class Shell(QObject):
         for push_button in self._window.findChildren(QPushButton):
             if not (push_button.isVisible() and push_button.isEnabled() and push_button.text()):
                 continue
-            if push_button.accessibleName() == self._undo.undo_name != "":  # it is in the table, with its whole name
+            if push_button.accessibleName() == self._undo.undo_name != "":  # it is in the table, with its full name
                 continue
             name = _plain(push_button.text())
             menu: QMenu | None = push_button.menu()

@@ -1,8 +1,8 @@
 """Widgets that all screens share: labels, buttons, menus, separators, HTML pages and empty states.
 
 Every view follows one convention: it is built with the `Theme`, and with the window's `Actions` where it leads to other
-screens; it shows what `show_model(model)` gives it, and its signals are for its own controller or parent alone. It
-starts no thread, opens no file and knows no controller.
+screens; `show_model(model)` gives it its content, and only its controller or parent uses its signals. It starts no
+thread, opens no file and does not depend on a controller.
 """
 
 import html
@@ -47,7 +47,7 @@ _NAME_BREAKS = re.compile(r"[_./:](?=\w)|(?<=[a-z0-9])(?=[A-Z])")
 def plain_tooltip(text: str, *, wrap: bool = True) -> str:
     """Return a text as a tooltip that Qt does not read as mark-up; "" for none.
 
-    With `wrap` it breaks into lines of readable length, not at line feeds alone.
+    With `wrap` it breaks into lines of readable length, not only at line feeds.
     """
     if not text:
         return ""
@@ -76,7 +76,7 @@ def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
 
 
 def show_text(label: QLabel, text: str) -> None:
-    """Show a text; a label without one takes no room."""
+    """Show a text; an empty label takes no space."""
     label.setText(text)
     label.setVisible(bool(text))
 
@@ -91,7 +91,7 @@ def set_role(widget: QWidget, role: str) -> None:
 def button(text: str, help: str = "", *, primary: bool = False, flat: bool = False, small: bool = False) -> QPushButton:
     """Return a push button.
 
-    In its label `&` marks the mnemonic. A `primary` one does what the screen is for, a `small` one fits into a bar.
+    In its label `&` marks the mnemonic. A `primary` button is the screen's main action, a `small` one fits into a bar.
     """
     push_button = QPushButton(text)
     push_button.setProperty("primary", "true" if primary else "false")
@@ -109,7 +109,7 @@ def toggle_button(text: str, help: str = "") -> QPushButton:
 
 
 class BreakingLabel(QLabel):
-    """Wrapped text in which long names and paths break too.
+    """Wrapped text in which long names and paths also break.
 
     Qt cuts a word that is too long for a line, and gives the lines too little height.
     """
@@ -125,9 +125,9 @@ class BreakingLabel(QLabel):
         super().setText(_LONG_WORD.sub(lambda word: _NAME_BREAKS.sub(rf"\g<0>{_BREAK_HINT}", word[0]), text))
 
     def minimumSizeHint(self) -> QSize:
-        """Return room for all lines: a page that scrolls asks for the least height.
+        """Return the height of all lines, because scrolling pages use the minimum height.
 
-        A least height of its own would stay: below it Qt finds no height for a width, also where fewer lines do.
+        A fixed minimum height would remain even if fewer lines suffice at another width.
         """
         return QSize(super().minimumSizeHint().width(), max(0, self.heightForWidth(self.width())))
 
@@ -142,7 +142,7 @@ class BreakingLabel(QLabel):
 
 
 class ElidedLabel(QLabel):
-    """One line whose middle, or end, is elided where it does not fit; its tooltip has all of it."""
+    """One line whose middle, or end, is elided if it does not fit; its tooltip has the full text."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class ElidedLabel(QLabel):
 
 
 class ElidedComboBox(QComboBox):
-    """A drop-down list whose current text is elided in the middle where it does not fit."""
+    """A drop-down list whose current text is elided in the middle if it does not fit."""
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         option = QStyleOptionComboBox()
@@ -185,14 +185,14 @@ class ElidedComboBox(QComboBox):
 
 
 class ChecksMenu(QMenu):
-    """A menu of check boxes, open while several are changed by mouse or Space; Enter changes one and closes it."""
+    """A menu of check boxes that stays open for changes by mouse or Space; Enter changes one and closes it."""
 
     def mouseReleaseEvent(self, event: QMouseEvent) -> None:
         if not self._change(self.actionAt(event.position().toPoint())):
             super().mouseReleaseEvent(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        """Change the chosen check box by Space, which Qt's style leaves without effect in menus."""
+        """Toggle the current check box by Space, which Qt's style ignores in menus."""
         if event.key() != Qt.Key.Key_Space or not self._change(self.activeAction()):
             super().keyPressEvent(event)
 
@@ -204,24 +204,24 @@ class ChecksMenu(QMenu):
 
 
 Item = QWidget | QLayout | tuple[QWidget | QLayout, int] | None
-"""What a row or a column takes: a pair has the stretch, by which items share the room that is left."""
+"""An item of a row or column; a pair includes the stretch, by which items share the remaining space."""
 STRETCH: Final = None
-"""The item that takes the room which is left."""
+"""The item that takes the remaining space."""
 Margins = int | tuple[int, int, int, int]
-"""All four, or those at the left, the top, the right and the bottom, in pixels."""
+"""All four margins, or left, top, right and bottom, in pixels."""
 
 
 def make_column(
     *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
 ) -> QVBoxLayout:
-    """Return a layout of items below each other; None leaves margins and spacing to the style."""
+    """Return a vertical layout; None leaves margins and spacing to the style."""
     return _filled(QVBoxLayout() if parent is None else QVBoxLayout(parent), items, margins, spacing)
 
 
 def make_row(
     *items: Item, parent: QWidget | None = None, margins: Margins | None = None, spacing: int | None = None
 ) -> QHBoxLayout:
-    """Return a layout of items side by side; None leaves margins and spacing to the style."""
+    """Return a horizontal layout; None leaves margins and spacing to the style."""
     return _filled(QHBoxLayout() if parent is None else QHBoxLayout(parent), items, margins, spacing)
 
 
@@ -246,7 +246,7 @@ def clear_layout(layout: QLayout) -> None:
         if (widget := item.widget()) is not None:
             widget.hide()
             widget.deleteLater()
-        delete(item)  # which is the caller's now
+        delete(item)  # it belongs to the caller now
 
 
 def separator() -> QFrame:
@@ -275,7 +275,7 @@ def report_style(colours: Colours) -> str:
 
 
 class HtmlPage(QTextBrowser):
-    """Text from HTML, with figures that stand below each other."""
+    """Text from HTML, with aligned figures."""
 
     def __init__(self, margin: int) -> None:
         super().__init__()
@@ -283,7 +283,7 @@ class HtmlPage(QTextBrowser):
         self.document().setDocumentMargin(margin)
 
     def show_html(self, text: str, style_sheet: str = "") -> None:
-        """Show HTML in these styles; the page stays where it was scrolled to."""
+        """Show HTML in these styles, keeping the scroll position."""
         position = self.verticalScrollBar().value()
         self.document().setDefaultStyleSheet(style_sheet)
         self.setHtml(plain_text(text))
@@ -317,10 +317,7 @@ Retry = Callable[[], None]
 
 
 class ProblemLine(QWidget):
-    """One sentence; it takes no room while there is none.
-
-    Thread: GUI only.
-    """
+    """One sentence; without one it takes no space. Thread: GUI only."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -338,17 +335,17 @@ class ProblemLine(QWidget):
         return self._text.text()
 
     def show_sentence(self, sentence: str) -> None:
-        """Show a sentence that is not about a read; "" hides it, and what failed to be read."""
+        """Show a sentence that is not about a read; "" hides it, and any failed read."""
         self._is_read = False
         self._show(sentence, None)
 
     def show_failed_read(self, error: UserError, retry: Retry) -> None:
-        """Show why something could not be read, and offer to read it again where that may help."""
+        """Show why something could not be read, and offer to read it again if that may help."""
         self._is_read = True
         self._show(str(error), retry if error.may_pass else None)
 
     def end_failed_read(self) -> None:
-        """Hide what failed to be read, as it was read now; a sentence about something else stays."""
+        """Hide a failed read after a successful one; a sentence about something else stays."""
         if self._is_read:
             self.show_sentence("")
 
@@ -360,7 +357,7 @@ class ProblemLine(QWidget):
         self.setVisible(bool(sentence))
 
     def _try_again(self) -> None:
-        """Read again; whoever reads shows how it ends."""
+        """Read again; the reader shows the outcome."""
         if self._retry is not None:
             self._button.setEnabled(False)
             self._retry()

@@ -42,18 +42,18 @@ _NO_PARENT = QModelIndex()
 
 
 class CellModel(QAbstractTableModel):
-    """Model of thousands of rows of cells; nothing is created for a cell before it is painted."""
+    """A model of thousands of rows of cells; nothing is created for a cell before it is painted."""
 
     marks_px, marks_title = 0, ""
-    """Room for expander and check box at the left of the first column, and what stands above it."""
+    """Space for expander and check box at the left of the first column, and its title."""
 
     def __init__(self, columns: Sequence[Column]) -> None:
         super().__init__()
         self.columns = columns
         self.rows: Sequence[Any] = ()
-        """What each row is made of, of which `row_cells` makes its cells; else these."""
+        """The rows, from which `row_cells` creates cells, unless they are cells."""
         self.order: tuple[int, bool] | None = None
-        """The column that orders the rows, and whether from the highest down."""
+        """The column that orders the rows, and whether in descending order."""
         self._untitled: set[int] = set()
 
     def row_cells(self, row: int) -> Sequence[Cell]:
@@ -64,7 +64,7 @@ class CellModel(QAbstractTableModel):
         return 0 if parent.isValid() else len(self.rows)
 
     def show_rows(self, rows: Sequence[Any], *, is_alike: bool) -> None:
-        """Show these rows; where they are `is_alike`, the same ones with other figures, the selection stays."""
+        """Show these rows; if `is_alike`, only figures have changed and the selection stays."""
         if not is_alike:
             self.beginResetModel()
         self.rows = rows
@@ -74,14 +74,14 @@ class CellModel(QAbstractTableModel):
             self.dataChanged.emit(self.index(0, 0), self.index(len(rows) - 1, len(self.columns) - 1))
 
     def title(self, column: int) -> str:
-        """Return the title, with an arrow where the rows are ordered by it: Qt's own would cover right-aligned text."""
+        """Return the title, with an arrow if it orders the rows: Qt's own arrow would cover right-aligned text."""
         title = self.columns[column].title
         if self.order is None or column != self.order[0]:
             return title
         return f"{title} {'↓' if self.order[1] else '↑'}"
 
     def is_folded(self, _row: int) -> bool | None:
-        """Return whether the lines below a row are folded away; None if it has none."""
+        """Return whether the lines below a row are folded; None if it has none."""
         return None
 
     def is_head(self, _row: int) -> bool:
@@ -94,18 +94,17 @@ class CellModel(QAbstractTableModel):
         return None
 
     def check_state_of_all(self) -> Qt.CheckState | None:
-        """Return the state of the check box above all rows; None if there is none."""
         return None
 
     def names(self) -> Collection[Name]:
-        """Return what distinguishes rows in the column of names: all of it must be readable, in two lines at least."""
+        """Return the names in the column of names, which must be readable completely, in at least two lines."""
         return ()
 
     def columnCount(self, parent: AnyIndex = _NO_PARENT) -> int:
         return 0 if parent.isValid() else len(self.columns)
 
     def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return a cell's text and its tooltip; the delegate takes the cell from its row."""
+        """Return a cell's text and its tooltip; the delegate gets the cell from its row."""
         if role == Qt.ItemDataRole.CheckStateRole:
             return None if index.column() else self.check_state(index.row())
         cell = self.row_cells(index.row())[index.column()]
@@ -117,13 +116,13 @@ class CellModel(QAbstractTableModel):
         return plain_tooltip(cell.tooltip) or None if role == Qt.ItemDataRole.ToolTipRole else None
 
     def show_title(self, column: int, *, is_visible: bool) -> None:
-        """Show the title of a column, or leave it out if there is no room for it."""
+        """Show the title of a column, or hide it for lack of space."""
         if is_visible == (column in self._untitled):
             self._untitled ^= {column}
             self.headerDataChanged.emit(Qt.Orientation.Horizontal, column, column)
 
     def headerData(self, section: int, orientation: Qt.Orientation, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        """Return titles, their help and alignment; a title that is not shown is there for screen readers."""
+        """Return titles, their help and alignment; hidden titles remain for screen readers."""
         if orientation != Qt.Orientation.Horizontal:
             return None
         column = self.columns[section]
@@ -138,11 +137,11 @@ class CellModel(QAbstractTableModel):
 
 ROW_HEIGHT = 28
 _SMALL_LINE = ROW_HEIGHT // 2
-"""Height of each line of a name that takes two."""
+"""The height of each line of a two-line name."""
 
 CHECK_BOX_PX = 16
 BOX_LEFT = 2 * GRID
-"""Where the check box begins, right of the expander."""
+"""The left edge of the check box, right of the expander."""
 CURVE_SIZE = QSize(40 * GRID, 12 * GRID)
 
 _HIGHLIGHTED = QStyle.StateFlag.State_Selected | QStyle.StateFlag.State_MouseOver
@@ -153,9 +152,9 @@ _MARKED_ALPHA = 64
 class CellDelegate(QStyledItemDelegate):
     """Paints the cells of a `CellModel`.
 
-    `unit_widths` has the pixels for the unit in each numeric column, `pairs` those in which something else than a unit
-    stands behind the number, `sparks` those in which a line is drawn there. `marked` has the words, in lower case, that
-    are marked in the texts of a column, or of all columns (None).
+    `unit_widths` has the pixels for the unit in each numeric column; in `pairs` columns something other than a unit
+    follows the number, in `sparks` columns a line. `marked` has the lower-case words to highlight in a column's texts,
+    or in all columns' (None).
     """
 
     def __init__(self, theme: Theme) -> None:
@@ -180,7 +179,7 @@ class CellDelegate(QStyledItemDelegate):
         self.paint_background(painter, option)
         if model.marks_px and not index.column():
             self.paint_row_marks(painter, QRect(option.rect), row, model)
-        # Not by the index: to ask the model through Qt costs as much as to paint a short text.
+        # Not by the index: querying the model through Qt costs as much as painting a short text.
         self.paint_cell(painter, option, index, model.row_cells(row)[index.column()])
         painter.restore()
 
@@ -218,7 +217,6 @@ class CellDelegate(QStyledItemDelegate):
     def helpEvent(
         self, event: QHelpEvent, view: QAbstractItemView, option: QStyleOptionViewItem, index: AnyIndex
     ) -> bool:
-        """Show the tooltip of a cell, with the curves of its row."""
         model = index.model()
         if event.type() != QEvent.Type.ToolTip or not isinstance(model, CellModel):
             return super().helpEvent(event, view, option, index)
@@ -235,7 +233,7 @@ class CellDelegate(QStyledItemDelegate):
         self._paint_spark(painter, area, spark, self._theme.colours.accent)
 
     def gap(self, column: int) -> int:
-        """Return the pixels between a number and what stands behind it."""
+        """Return the pixels between a number and what follows it."""
         return PAIR_GAP if column in self.pairs else GRID // 2
 
     def sizeHint(self, _option: QStyleOptionViewItem, _index: AnyIndex) -> QSize:
@@ -243,15 +241,15 @@ class CellDelegate(QStyledItemDelegate):
         return QSize(6 * GRID, ROW_HEIGHT)
 
     def content_area(self, option: QStyleOptionViewItem, index: AnyIndex) -> QRect:
-        """Return the area of a cell's text, in the first column right of its marks."""
+        """Return the area of a cell's text; in the first column, right of its marks."""
         model = index.model()
         assert isinstance(model, CellModel)
         return QRect(option.rect).adjusted(GRID if index.column() else GRID + model.marks_px, 0, -GRID, 0)
 
     def paint_background(self, painter: QPainter, option: QStyleOptionViewItem) -> None:
-        """Paint a selected row as a wash of the accent colour, on which the colours of outcomes stay readable."""
+        """Paint a selected row in a tint of the accent colour, on which outcomes' colours stay readable."""
         state = option.state
-        if not state & _HIGHLIGHTED:  # nearly every cell; each look at Qt's flags costs as much as a short text
+        if not state & _HIGHLIGHTED:  # nearly every cell; each access to Qt's flags costs as much as a short text
             return
         colours = self._theme.colours
         if state & QStyle.StateFlag.State_Selected:
@@ -295,7 +293,7 @@ class CellDelegate(QStyledItemDelegate):
         painter.fillRect(line, QColor(colours.accent if bar.leads else colours.faint))
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
-        """Return what fits of a cell's text that is too long; of words behind a symbol nothing."""
+        """Return what fits of a long cell text; nothing of words after a symbol."""
         shrink, name = _shrink(index), cell.name or (cell.text,)
         if shrink == "symbol":
             return ""
@@ -305,7 +303,7 @@ class CellDelegate(QStyledItemDelegate):
         return elide_name(name, face, width)
 
     def optional_parts(self, _index: AnyIndex) -> Collection[str]:
-        """Return the parts that may be left out of a name; here none."""
+        """Return the parts that may be left out of a name; none here."""
         return ()
 
     def _paint_text(self, painter: QPainter, area: QRect, cell: Cell, index: AnyIndex, face: Face) -> None:
@@ -323,7 +321,7 @@ class CellDelegate(QStyledItemDelegate):
         face.write(painter, area, text)
 
     def _paint_lines(self, painter: QPainter, area: QRect, name: Name, index: AnyIndex) -> None:
-        """Paint a name in two lines of small letters; what does not fit even so is cut in the middle."""
+        """Paint a name in two lines of small letters, cut in the middle if it still does not fit."""
         face, width = self._small, area.width()
 
         def fits(tried: Name) -> bool:
@@ -356,7 +354,7 @@ def _shrink(index: AnyIndex) -> str:
 
 
 def paint_expander(painter: QPainter, middle: QPointF, colour: str, folded: bool) -> None:
-    """Paint the arrow of lines that fold: right where they are folded, else down."""
+    """Paint the arrow of foldable lines: right if folded, else down."""
     corners = ((-2, -4), (2, 0), (-2, 4)) if folded else ((-4, -2), (0, 2), (4, -2))
     painter.setPen(QPen(QColor(colour), 1.5))
     painter.setBrush(Qt.BrushStyle.NoBrush)
@@ -376,9 +374,9 @@ def picture(paint: Callable[[QPainter, QRect], None], size: QSize) -> str:
 
 
 class CellHeader(QHeaderView):
-    """Titles over a table of cells: a number's stands over the number, and what stands behind it has one of its own.
+    """Titles above a table of cells: a number's title is above the number, and what follows it has a separate title.
 
-    `box_clicked` is that of the check box above all rows.
+    `box_clicked` belongs to the check box above all rows.
     """
 
     box_clicked = Signal()

@@ -1,4 +1,4 @@
-"""Tables of runs: a view whose columns fit their content, and whose rows fold and have check boxes."""
+"""Tables of runs: columns fit their content, and rows fold and have check boxes."""
 
 from collections.abc import Collection, Sequence
 
@@ -58,7 +58,7 @@ class RowsView(QTableView):
         self.setHorizontalHeader(self.head)
         self.setSelectionBehavior(QAbstractItemView.SelectionBehavior.SelectRows)
         self.setShowGrid(False)
-        # The delegate paints the selection: the style's solid accent would swallow the colours of outcomes.
+        # The delegate paints the selection: the style's solid accent would hide outcomes' colours.
         self.setStyleSheet("QTableView { selection-background-color: transparent; }")
         rows = self.verticalHeader()
         rows.hide()
@@ -66,7 +66,7 @@ class RowsView(QTableView):
         rows.setDefaultSectionSize(ROW_HEIGHT)
 
     def currentChanged(self, current: AnyIndex, previous: AnyIndex) -> None:
-        """Paint the frame of the current row, of which Qt would paint one cell."""
+        """Paint the frame of the current row, where Qt would frame one cell."""
         super().currentChanged(current, previous)
         self.viewport().update()
 
@@ -86,7 +86,7 @@ _PLAIN = (Qt.KeyboardModifier.NoModifier, Qt.KeyboardModifier.KeypadModifier)
 
 
 class CellTable(RowsView):
-    """Table whose columns fit into its width as each says it gives way, and whose rows fold and have check boxes."""
+    """A table whose columns shrink by their own rules to fit its width, and whose rows fold and have check boxes."""
 
     def __init__(self, model: CellModel, delegate: CellDelegate) -> None:
         super().__init__(model, delegate)
@@ -101,7 +101,7 @@ class CellTable(RowsView):
         self._more = MoreColumns(self)
 
     def remember_widths(self, state: WindowState) -> None:
-        """Keep the widths that the user drags, by the columns' titles; a double click on a border forgets one."""
+        """Store the widths that the user drags, by the columns' titles; a double click on a border removes one."""
         self._state = state
         self._chosen_widths = state.read("widths", {}, dict[str, int])
         header = self.horizontalHeader()
@@ -109,7 +109,6 @@ class CellTable(RowsView):
         header.sectionHandleDoubleClicked.connect(self._forget_width)
 
     def setColumnWidth(self, column: int, width: int) -> None:
-        """Set the width of a column, unless the user has chosen another."""
         titles = [head.title for head in self._cells.columns[column : column + 1]]  # none before there are cells
         self._is_fitting = True
         super().setColumnWidth(column, next((self._chosen_widths.get(title, width) for title in titles), width))
@@ -136,20 +135,16 @@ class CellTable(RowsView):
         return min(content, most) if most and not self._cells.columns[column].shrink else content
 
     def show_columns(self, columns: Collection[int]) -> None:
-        """Show these columns alone."""
+        """Show only these columns."""
         for n in range(len(self._cells.columns)):
             self.setColumnHidden(n, n not in columns)
         self._stretch()
 
     def open_row(self, row: int) -> None:
-        """Open what a row stands for, at a double click or Enter."""
+        """Open what a row represents, on a double click or Enter."""
 
-    def toggle_fold(self, row: int) -> None:
-        """Fold or unfold the lines below a row."""
-
-    def toggle_check(self, row: int) -> None:
-        """Change the check box of a row."""
-
+    def toggle_fold(self, row: int) -> None: ...
+    def toggle_check(self, row: int) -> None: ...
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, is_plain = Qt.Key(event.key()), event.modifiers() in _PLAIN
         if key == Qt.Key.Key_S and not event.modifiers() and self.horizontalHeader().sectionsClickable():
@@ -158,7 +153,7 @@ class CellTable(RowsView):
             super().keyPressEvent(event)
 
     def _handle_row_key(self, key: Qt.Key, row: int) -> bool:
-        """Do what a key does to a row; return whether it does anything."""
+        """Handle a key for a row; return whether it had an effect."""
         folded, above = self._cells.is_folded(row), self._cells.head_above(row)
         if key == Qt.Key.Key_Space and self._cells.check_state(row) is not None:
             self.toggle_check(row)
@@ -177,14 +172,14 @@ class CellTable(RowsView):
             super().mousePressEvent(event)
 
     def mouseDoubleClickEvent(self, event: QMouseEvent) -> None:
-        """Open a row, or fold and unfold what it heads; a quick second click on a mark is a click."""
+        """Open a row, or fold and unfold what it heads; a quick second click on a mark counts as a click."""
         index = self.indexAt(event.position().toPoint())
         if not index.isValid() or event.button() != Qt.MouseButton.LeftButton or self._click_mark(event):
             return
         (self.open_row if self._cells.is_folded(index.row()) is None else self.toggle_fold)(index.row())
 
     def _click_mark(self, event: QMouseEvent) -> bool:
-        """Do what a click on a row's marks does; return whether there was one."""
+        """Handle a click on a row's marks; return whether there was one."""
         index = self.indexAt(event.position().toPoint())
         x, row = event.position().x() - self.columnViewportPosition(0), index.row()
         if not index.isValid() or index.column() or x >= self._cells.marks_px:
@@ -229,7 +224,7 @@ class CellTable(RowsView):
         widths = divide_width(needs, view)
         for column, width in widths.items():
             self._cells.show_title(column, is_visible=columns[column].shrink != "symbol" or width > SYMBOL_ONLY)
-            if columns[column].shrink == "plot":  # without its plot a number stands at the right
+            if columns[column].shrink == "plot":  # without its plot a number is right-aligned
                 plot_px = SPARK_PX + PAIR_GAP
                 self._delegate.unit_widths[column] = 0 if width < needs[column].content else plot_px
             self.setColumnWidth(column, width)
@@ -246,7 +241,7 @@ class CellTable(RowsView):
         return [self._names_px[name] for name in self._cells.names()]
 
     def _choose_width(self, column: int, former: int, width: int) -> None:
-        """Remember the width of a column that the user dragged; hiding one and showing it is a change from or to 0."""
+        """Record the width of a column that the user dragged; hiding and showing are changes from or to 0."""
         if self._state is not None and not self._is_fitting and former and width:
             self._chosen_widths[self._cells.columns[column].title] = width
             self._state.keep("widths", self._chosen_widths)
@@ -283,7 +278,7 @@ class MoreColumns(QAbstractButton):
         self.hide()
 
     def place(self) -> None:
-        """Lie beside the last column that is whole, or hide if there is nothing beyond the edge."""
+        """Move beside the last complete column, or hide if nothing is beyond the edge."""
         table, header = self._table, self._table.horizontalHeader()
         edge = table.viewport().width() - MORE_PX
         ends = {n: header.sectionViewportPosition(n) + header.sectionSize(n) for n in range(header.count())}
@@ -313,21 +308,18 @@ class MoreColumns(QAbstractButton):
 
 
 _MAX_SHARE = 0.6
-"""Largest share of the table's width that they take."""
+"""The largest share of the table's width for frozen columns."""
 
 
 class FrozenColumns(RowsView):
-    """Shows the first columns of a table over its left edge; clicks on them are clicks on the table's own.
+    """Shows the first columns of a table over its left edge; clicks on them act on the table.
 
-    It is there only while the table is scrolled sideways, as in Qt's example of a frozen column
+    It is visible only while the table is scrolled sideways, as in Qt's example of a frozen column
     (https://doc.qt.io/qt-6/qtwidgets-itemviews-frozencolumn-example.html).
     """
 
     def __init__(self, table: CellTable, delegate: CellDelegate, count: int) -> None:
-        """Lie over a table.
-
-        The first `count` columns stay.
-        """
+        """Lie over a table; its first `count` columns stay."""
         model = table.model()
         assert isinstance(model, CellModel)
         super().__init__(model, delegate)
@@ -360,13 +352,13 @@ class FrozenColumns(RowsView):
         self._table.mouseDoubleClickEvent(self._moved(event))
 
     def _moved(self, event: QMouseEvent) -> QMouseEvent:
-        """Return an event where the table's own cell would be, had it not been scrolled."""
+        """Return an event at the position of the table's own cell, as if it were not scrolled."""
         position = event.position() - QPointF(self._table.horizontalScrollBar().value(), 0)
         held = event.button(), event.buttons(), event.modifiers()
         return QMouseEvent(event.type(), position, event.globalPosition(), *held)
 
     def _place(self) -> None:
-        """Take the place of the first columns if the table is scrolled; the last one leaves room for others."""
+        """Cover the first columns if the table is scrolled; the last one leaves room for others."""
         table, header = self._table, self._table.horizontalHeader()
         visible_columns = [n for n in range(min(self._count, header.count())) if not header.isSectionHidden(n)]
         if not table.horizontalScrollBar().value() or not visible_columns:

@@ -1,4 +1,4 @@
-"""Dialogs: their size, confirmation before something is lost, consent to what was not typed, and file choosers."""
+"""Dialogs: their size, confirmation before losses, consent to what was not typed, and file choosers."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -14,7 +14,7 @@ from app.values.plain import plain_text
 
 _LOOK_S = 0.2
 _FRAME = QSize(4 * GRID, 8 * GRID)
-"""What a window manager puts around a window, at most."""
+"""The most that a window manager adds around a window."""
 
 
 def resize_within_screen(window: QWidget, width: int, height: int) -> None:
@@ -22,7 +22,7 @@ def resize_within_screen(window: QWidget, width: int, height: int) -> None:
 
 
 def centre_on_screen(dialog: QWidget, window: QWidget) -> None:
-    """Put a dialog that was just sized in the middle of a window, but whole on the screen, with its frame."""
+    """Centre a newly sized dialog in a window, but completely on the screen, with its frame."""
     room = dialog.screen().availableGeometry()
     frame = QRect(QPoint(), dialog.size() + _FRAME)
     frame.moveCenter(window.frameGeometry().center())
@@ -37,7 +37,7 @@ def ask_confirmation(
     """Ask before something is lost; Enter means no.
 
     Returns:
-        The open box; its signals `accepted` and `rejected` have the answer.
+        The open box; its signals `accepted` and `rejected` are the answer.
     """
     box = message_box(parent, theme, QMessageBox.Icon.Question, title, question)
     box.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -49,7 +49,7 @@ def ask_confirmation(
 
 
 class ConsentQuestion(QObject):
-    """Asks whether to allow what a file, a database or a stored run names (`app.grants`); other threads wait for it.
+    """Asks whether to allow what a file, a database or a stored run names (`app.grants`), while other threads wait.
 
     Thread: `ask` any but the GUI's; the others GUI only.
     """
@@ -60,12 +60,12 @@ class ConsentQuestion(QObject):
         super().__init__(window)
         self._window = window
         self._theme = theme
-        # One reference, read by the threads that wait: no lock is needed.
+        # One reference, read by the waiting threads: no lock is needed.
         self._closed = False
         self._requested.connect(self._show, Qt.ConnectionType.QueuedConnection)
 
     def ask(self, grants: Sequence[Grant]) -> bool:
-        """Return whether the user allows all of these; no, once the window closes."""
+        """Return whether the user allows all of these; False once the window closes."""
         answer: Future[bool] = Future()
         self._requested.emit(grants, answer)
         while not self._closed:
@@ -87,7 +87,7 @@ class ConsentQuestion(QObject):
             "Allow this?",
             "This was not typed here. Allow it, now and from now on, to",
             requests,
-            "Allow",  # without a mnemonic, which a plain letter would press: the box opens while the user types
+            "Allow",  # without a mnemonic, which a plain letter would trigger: the box opens while the user types
             "Do not allow",
         )
         box.accepted.connect(lambda: answer.set_result(True))
@@ -95,10 +95,7 @@ class ConsentQuestion(QObject):
 
 
 def ask_to_close(window: QMainWindow, theme: Theme, on_accept: Callable[[], None], *, queue: bool) -> None:
-    """Ask whether to stop the current run and close.
-
-    With `queue` the run is one of the queue's.
-    """
+    """Ask whether to stop the current run and close. With `queue` the run belongs to the queue."""
     question = "A run is in progress. Stop it and close?"
     consequence = "What was measured so far stays in History as a stopped run."
     if queue:
@@ -111,8 +108,9 @@ def ask_for_database(parent: QWidget, folder: Path, on_answer: Callable[[Path | 
     """Ask for a database, which need not exist yet.
 
     Args:
-        parent: Widget that the dialog belongs to.
-        folder: Folder that it starts in; where that is gone, the next one above it, for Qt would propose its name.
+        parent: The dialog's parent widget.
+        folder: The folder to start in, or its nearest existing parent, because Qt would propose a missing folder's
+            name.
         on_answer: Gets the path, None if the user cancels.
     """
     existing = next((ancestor for ancestor in (folder, *folder.parents) if ancestor.is_dir()), Path.home())
@@ -135,7 +133,7 @@ def ask_for_file(
 def ask_for_new_file(
     parent: QWidget, title: str, default_path: Path, name_filter: str, on_chosen: Callable[[str], object]
 ) -> None:
-    """Ask where to write a new file; whoever writes it refuses to replace an existing one.
+    """Ask where to write a new file; the writer refuses to replace an existing one.
 
     Every name gets the suffix of the proposed path.
     """
@@ -157,9 +155,9 @@ def _file_dialog(parent: QWidget, title: str, folder: Path, name_filter: str) ->
 def ask_save_path(parent: QWidget, title: str, default_path: Path, file_types: Mapping[str, str]) -> Path | None:
     """Ask where to write a file that may replace an existing one.
 
-    Qt would ask about replacing the name as it was typed, so this asks about the name with its suffix.
+    Qt would ask about replacing the typed name, so this asks about the name with its suffix.
 
-    A name without one of the suffixes of `file_types`, by their labels, gets that of the chosen kind.
+    A name without a suffix of `file_types`, which are given by label, gets that of the chosen type.
 
     Returns:
         The path, None if the user cancels.
@@ -194,7 +192,7 @@ def message_box(parent: QWidget, theme: Theme, icon: QMessageBox.Icon, title: st
 
 
 def warn(parent: QWidget, title: str, text: str) -> None:
-    """Say what went wrong, and wait until it is read."""
+    """Show what went wrong, and wait until it is read."""
     _plain_box(parent, QMessageBox.Icon.Warning, title, text).exec()
 
 

@@ -1,4 +1,4 @@
-"""Scroll areas, and splitters whose lines the keyboard moves too."""
+"""Scroll areas, and splitters whose handles the keyboard also moves."""
 
 from collections.abc import Sequence
 
@@ -10,7 +10,7 @@ from app.gui.theme import GRID
 
 
 class Scroller(QScrollArea):
-    """Scroll area as wide as its content may be, and no wider without a bar if `steady`; it takes no focus itself."""
+    """A scroll area as wide as its content; if `steady`, no wider without a scroll bar. It takes no focus itself."""
 
     def __init__(self, content: QWidget | None = None, *, horizontal: bool = True, steady: bool = False) -> None:
         super().__init__()
@@ -23,13 +23,13 @@ class Scroller(QScrollArea):
         if steady:
             self.setVerticalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOn)
             bar = self.verticalScrollBar()
-            bar.rangeChanged.connect(lambda least, most: bar.setEnabled(least < most))  # a disabled one is not seen
+            bar.rangeChanged.connect(lambda least, most: bar.setEnabled(least < most))  # a disabled one is invisible
 
 
 class PageScroller(QScrollArea):
-    """A page that fills the room there is, and scrolls where that is less than it needs.
+    """A page that fills the available space, and scrolls if that is too small.
 
-    Qt's own resizing would give wrapped text the height that it likes best, and scroll in windows of any size.
+    Qt's own resizing would give wrapped text its preferred height, and scroll in windows of any size.
     """
 
     def __init__(self, page: QWidget) -> None:
@@ -43,7 +43,7 @@ class PageScroller(QScrollArea):
         self._fit()
 
     def eventFilter(self, watched: QObject, event: QEvent) -> bool:
-        """Give the page more room where it needs more than before."""
+        """Give the page more height if it now needs more."""
         if event.type() == QEvent.Type.LayoutRequest:
             self._fit()
         return super().eventFilter(watched, event)
@@ -58,7 +58,7 @@ class PageScroller(QScrollArea):
 
 
 class _SplitterHandle(QSplitterHandle):
-    """A line between two parts that arrows move too, while it has the keyboard."""
+    """A handle between two parts that arrow keys also move while it is focused."""
 
     def __init__(self, orientation: Qt.Orientation, parent: QSplitter) -> None:
         super().__init__(orientation, parent)
@@ -84,7 +84,7 @@ class _SplitterHandle(QSplitterHandle):
 
 
 class _Splitter(QSplitter):
-    """A splitter whose lines take the keyboard."""
+    """A splitter whose handles take the focus."""
 
     def createHandle(self) -> QSplitterHandle:
         return _SplitterHandle(self.orientation(), self)
@@ -108,10 +108,7 @@ class FlowLayout(QLayout):
     """Places widgets side by side and wraps them into further lines."""
 
     def __init__(self, parent: QWidget, horizontal_gap: int, vertical_gap: int, *, right: bool = False) -> None:
-        """Lay out a widget.
-
-        Gaps are in pixels; with `right` lines end at the right.
-        """
+        """Lay out a widget. Gaps are in pixels; with `right` lines are right-aligned."""
         super().__init__(parent)
         self._right = right
         self._horizontal_gap = horizontal_gap
@@ -165,13 +162,13 @@ class FlowLayout(QLayout):
             if position.x() and position.x() + size.width() > width:
                 position = QPoint(0, max(rect.bottom() + 1 for rect in rects) + self._vertical_gap)
             rects.append(QRect(position, size))
-            gap = self._horizontal_gap if size.width() else 0  # what is hidden takes none
+            gap = self._horizontal_gap if size.width() else 0  # hidden items take none
             position = QPoint(position.x() + size.width() + gap, position.y())
         return self._aligned(rects, width)
 
     def _aligned(self, rects: Sequence[QRect], width: int) -> list[QRect]:
-        """Return the items in the middle of their lines' heights, and the lines at the right where they end there."""
-        ends = {rect.top(): rect.right() + 1 for rect in rects}  # of each line its last item's
+        """Return the items centred vertically in their lines, and lines right-aligned if they end there."""
+        ends = {rect.top(): rect.right() + 1 for rect in rects}  # the right edge of each line's last item
         heights = {top: max(rect.height() for rect in rects if rect.top() == top) for top in ends}
         return [
             rect.translated(
@@ -182,10 +179,10 @@ class FlowLayout(QLayout):
 
 
 class FlowBar(QWidget):
-    """Widgets side by side, which always has room for as many lines as they need."""
+    """Widgets next to each other, always with room for as many lines as they need."""
 
     def __init__(self, horizontal_gap: int, vertical_gap: int, *widgets: QWidget, right: bool = False) -> None:
-        """Make a bar of widgets with the gaps and the side of its `FlowLayout`."""
+        """Create a bar of widgets with the gaps and alignment of its `FlowLayout`."""
         super().__init__()
         self.flow = FlowLayout(self, horizontal_gap, vertical_gap, right=right)
         for widget in widgets:

@@ -1,4 +1,4 @@
-"""The answer of an experiment during and after it: one sentence, and a forest plot of its variants."""
+"""An experiment's answer during and after it: one sentence, and a forest plot of its variants."""
 
 from collections.abc import Sequence
 
@@ -13,14 +13,14 @@ from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
 
 _ROW_PX, _AXIS_PX = 3 * GRID, 2 * GRID
 _MOST_ROWS = 12
-"""Of an experiment on the Run screen: Compare has them all."""
+"""The most rows of an experiment on the Run screen: Compare has them all."""
 _NAME_SHARE = 0.4
 _ENERGY_FROM_PX = 110 * GRID
-"""Width from which energy has room beside a plot of use."""
+"""From this width on, energy fits beside a useful plot."""
 
 
 class ForestPlot(QWidget):
-    """A row a variant below one axis of ratios: its name, its interval and dot, and the same in figures."""
+    """One row per variant below a common axis of ratios: its name, its interval and dot, and its figures."""
 
     def __init__(self, theme: Theme, most_rows: int) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class ForestPlot(QWidget):
         self._result: ExperimentResult | None = None
         self.setFont(tabular_font())
         policy = QSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        policy.setRetainSizeWhenHidden(True)  # while another answer is awaited
+        policy.setRetainSizeWhenHidden(True)  # while another answer is pending
         self.setSizePolicy(policy)
         theme.changed.connect(self.update)
 
@@ -95,9 +95,9 @@ _DOT_PX, _WHISKER_PX, _ARROW_PX = 4.0, 2.0, 6.0
 
 
 def paint_whisker(painter: QPainter, area: QRectF, shares: Sequence[float], colour: QColor) -> None:
-    """Paint a dot and its interval into an area, with an arrow where one of them leaves it.
+    """Paint a dot and its interval into an area, with arrows if they extend beyond it.
 
-    `shares` of its width are the lower end of the interval, the dot, and the upper end.
+    `shares` of the width are the interval's lower end, the dot, and its upper end.
     """
     low, at, high = shares
     x = [area.left() + area.width() * min(1.0, max(0.0, share)) for share in shares]
@@ -123,10 +123,10 @@ def _spoken(row: ResultRow) -> str:
 
 
 class ResultView(QWidget):
-    """The answer, the largest thing on the screen, what would decide it, and the forest plot; hidden without one.
+    """The answer in the screen's largest letters, what would decide it, and the forest plot; hidden without an answer.
 
-    The `plot` may be put elsewhere. `more_requested` has the repeats that would decide it and their variants, none for
-    all; `quiet_requested` asks for all runs again, each once the machine is quiet.
+    The `plot` may be placed elsewhere. `more_requested` carries the repeats that would decide it and their variants,
+    empty for all; `quiet_requested` requests all runs again, each once the machine is quiet.
     """
 
     more_requested = Signal(int, tuple)
@@ -170,7 +170,7 @@ class ResultView(QWidget):
             self.plot.show_model(result)
 
     def show_waiting(self, text: str) -> None:
-        """Say what is being found out, instead of an answer to another question."""
+        """Show what is being computed, instead of the answer to another question."""
         self._answer.setText(text)
         show_text(self._next_step, "")
         self.plot.hide()

@@ -1,4 +1,4 @@
-"""Where text breaks and what fits: sentences in lines, names in cells, the fonts of cells and the widths of columns."""
+"""Line breaks and widths: sentences in lines, names in cells, the fonts of cells and the widths of columns."""
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from app.viewmodels.format.naming import SEPARATOR, Name
 
 SYMBOL_WIDTH = 18
 SYMBOL_ONLY = SYMBOL_WIDTH + 2 * GRID
-"""Width of a column of symbols whose words are in their tooltips."""
+"""The width of a column of symbols whose words are in tooltips."""
 PAIR_GAP = GRID + GRID // 2
-"""Pixels between a number and what stands behind it under its own title."""
+"""Pixels between a number and what follows it under its own title."""
 SPARK_PX = 8 * GRID
-"""Width of the line that is drawn behind a number."""
+"""The width of the line after a number."""
 MORE_PX = 4 * GRID
-"""Width of the sign of columns beyond the edge."""
+"""The width of the sign for columns beyond the edge."""
 SMALL_PX = 12
 """The font of names in two lines."""
 
 
 class SentenceLabel(QLabel):
-    """A text in as many lines as it needs, none of which begins with the number that belongs to the word before."""
+    """A text in as many lines as it needs, none of which begins with a number that belongs to the word before."""
 
     def __init__(self, text: str = "") -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class SentenceLabel(QLabel):
 
 
 def two_lines(name: Name, advance: Callable[[str], int]) -> tuple[str, str]:
-    """Return a name in two lines, divided between its parts so that the longer line is as short as can be."""
+    """Return a name in two lines, divided between its parts so that the longer line is as short as possible."""
     divided = [(SEPARATOR.join(name[:n]), SEPARATOR.join(name[n:])) for n in range(1, len(name))]
     return min(divided, key=lambda lines: max(map(advance, lines)), default=("".join(name), ""))
 
@@ -74,7 +74,7 @@ class Face:
 
 
 def elide_name(name: Name, face: Face, width: int) -> str:
-    """Return what fits of a name: of one with parts the first ones and the last, else both ends."""
+    """Return what fits of a name: of its parts the first ones and the last, else both ends."""
     text = SEPARATOR.join(name)
     if face.width(text) <= width:
         return text
@@ -93,7 +93,7 @@ def content_width(metrics: QFontMetrics, column: Column, title_suffix: str, cell
 
 
 def behind_width(metrics: QFontMetrics, column: Column, cell: Cell) -> int:
-    """Return the width of what stands behind the numbers of a column: a unit, an interval, or a line."""
+    """Return the width of what follows the numbers of a column: a unit, an interval, or a line."""
     if column.has_spark:
         return SPARK_PX + PAIR_GAP
     gap = PAIR_GAP if column.second else GRID // 2
@@ -106,19 +106,19 @@ def unit_width(metrics: QFontMetrics, unit: str, gap: int = GRID // 2) -> int:
 
 _NAME_MIN = 24 * GRID
 _NAME_PCT = 35
-"""Names that take more of the view are set in two lines."""
+"""Names that take a larger share of the view are set in two lines."""
 _FIRST_SHARE = 40 * GRID
-"""Pixels of spare width: first for each column of text, before one gets more."""
+"""Pixels of spare width that each text column gets before any gets more."""
 _REST = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ColumnNeeds:
-    """What a column needs, in pixels.
+    """The needs of a column, in pixels.
 
     Attributes:
-        column: How it gives way.
-        content: Its width with everything in it.
+        column: How it shrinks.
+        content: Its width with its full content.
         title: The width of its title.
         names: The widths of each of its names in one line and in two.
         is_chosen: Whether the user chose its width.
@@ -136,7 +136,7 @@ class ColumnNeeds:
 
     @property
     def first(self) -> int:
-        """The width that it has at first: long texts wait for what the others leave, two lines of a name do not."""
+        """Return its initial width: long texts wait for what the others leave, but two-line names do not."""
         share = max([self.column.most or _FIRST_SHARE, self.column.least, *(lines for _, lines in self.names)])
         return min(self.content, share) if self.is_text else self.content
 
@@ -164,9 +164,10 @@ class ColumnNeeds:
 def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:
     """Return the width of each column in a view of that many pixels.
 
-    Before the table gets wider than its view, words behind symbols go, then texts are cut and long names set in two
-    lines, then what is drawn behind numbers goes, then the titles of symbols; each time the last columns first. What
-    does not fit even then is scrolled to, and begins where its sign does: `MORE_PX` before the edge, which cuts none.
+    Before the table becomes wider than its view, words after symbols are dropped, then texts are cut and long names set
+    in two lines, then plots after numbers are dropped, then titles of symbols; each time the last columns first.
+    Columns that still do not fit are reached by scrolling, and begin where their sign does: `MORE_PX` before the edge,
+    which cuts none.
     """
     widths = {n: need.first for n, need in needs.items()}
     for step in zip(*(need.steps(view) for need in needs.values()), strict=True):
@@ -175,7 +176,7 @@ def divide_width(needs: Mapping[int, ColumnNeeds], view: int) -> dict[int, int]:
                 widths[n] = min(widths[n], width)
     texts = [n for n, need in needs.items() if need.is_text]
     grants = [
-        *((n, needs[n].content) for n in texts if needs[n].column.shrink == "name"),  # two lines are small print
+        *((n, needs[n].content) for n in texts if needs[n].column.shrink == "name"),  # two lines are in small letters
         *((n, needs[n].first) for n in texts),
         *((n, needs[n].content) for n in texts),
         *((n, _REST) for n in texts[-1:]),

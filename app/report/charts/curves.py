@@ -18,10 +18,7 @@ _SHADE, _STRONG_SHADE = 0.04, 0.08
 
 
 def draw_curves(plots: Sequence[CurvePlot], palette: Palette, width: float, name: str) -> Drawing:
-    """Draw panels one below the other, with frames of one width.
-
-    `name` is its accessible name.
-    """
+    """Draw panels one below the other, with frames of one width. `name` is its accessible name."""
     canvas = Canvas(palette, width)
     _draw_legend(plots, canvas)
     left = max(tick_labels_width(plot.y) for plot in plots)

@@ -83,10 +83,7 @@ def text(
     *,
     bold: bool = False,
 ) -> str:
-    """Return a line of text.
-
-    `y` is its base line, `anchor` the part of it that is at `x`.
-    """
+    """Return a line of text. `y` is its base line, `anchor` the part of it that is at `x`."""
     weight = ' font-weight="600"' if bold else ""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" fill="{colour}" text-anchor="{anchor}" font-size="{size:g}"{weight}>'
@@ -95,10 +92,7 @@ def text(
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1, dash: str = "") -> str:
-    """Return a straight line from the first point to the second.
-
-    `dash` is as SVG writes it: `9 5`.
-    """
+    """Return a straight line from the first point to the second. `dash` is as SVG writes it: `9 5`."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
@@ -171,10 +165,7 @@ def with_tooltip(marks: str, tooltip: str) -> str:
 
 
 def document(width: float, height: float, parts: Sequence[str], name: str, background: str = "") -> str:
-    """Return a complete SVG document.
-
-    `name` is its accessible name; without a `background` it is transparent.
-    """
+    """Return a complete SVG document. `name` is its accessible name; without a `background` it is transparent."""
     ground = rectangle(0, 0, width, height, background) if background else ""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" '

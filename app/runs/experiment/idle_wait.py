@@ -98,10 +98,7 @@ class IdleWait:
     """
 
     def __init__(self, host: Host, limits: IdleLimits, state: IdleState | None = None) -> None:
-        """Start listening to a host's telemetry.
-
-        `state` is that of earlier waits on the host; None for the first.
-        """
+        """Start listening to a host's telemetry. `state` is that of earlier waits on the host; None for the first."""
         self._host = host
         self._limits = limits
         # It guards everything below; the feed's thread notifies, the runs' threads wait.

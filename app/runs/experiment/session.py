@@ -104,10 +104,7 @@ class QueueListener:
 
 
 class _LiveProgress:
-    """An experiment's progress while it runs; reports every change to the listener, one at a time.
-
-    Thread: any.
-    """
+    """An experiment's progress while it runs; reports every change to the listener, one at a time. Thread: any."""
 
     def __init__(self, reading: ExperimentReading, listener: QueueListener, experiment: int | None) -> None:
         self._plan = reading.experiment.plan

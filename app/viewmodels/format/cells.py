@@ -160,7 +160,7 @@ def workload(row: RunRow) -> Cell:
 
 
 def variant(spec: RunSpec, purpose: str | None = None) -> Cell:
-    """Return what no other column has of the variant in short, and the purpose; all parameters in the tooltip."""
+    """Return, in short, the parameters without a column, and the purpose; all parameters in the tooltip."""
     full = "\n".join(f"{name} = {naming.value_text(value)}" for name, value in catalog.own_variant(spec).items())
     return name_cell(tuple(filter(None, (*naming.variant_parts(spec), purpose))), full)
 
@@ -196,10 +196,7 @@ def verified(row: RunRow) -> Cell:
 
 
 def metric_cell(metric: Metric, value: float | None, example: str, row: RunRow | None = None) -> Cell:
-    """Return a metric's value as a cell.
-
-    For one run, `row`, the tooltip explains the value.
-    """
+    """Return a metric's value as a cell. For one run, `row`, the tooltip explains the value."""
     detail = metric.detail(row) if row and metric.detail and value is not None else ""
     return quantity(metric.text(value, example), value, detail)
 

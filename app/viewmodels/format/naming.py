@@ -158,10 +158,7 @@ def _parameters_of_workload(name: str) -> Mapping[str, catalog.Parameter]:
 
 
 def is_non_default(spec: RunSpec, name: str, parameter: catalog.Parameter | None) -> bool:
-    """Return whether a parameter differs from its default.
-
-    `parameter` is None if the catalog does not know it.
-    """
+    """Return whether a parameter differs from its default. `parameter` is None if the catalog does not know it."""
     on_cpu = spec.variant.get("gpus", 0) == 0
     return parameter is None or spec.variant[name] != catalog.default_value(parameter, on_cpu=on_cpu)
 
@@ -370,10 +367,7 @@ def label_in_sentence(spec: RunSpec, name: str) -> str:
 
 
 def _is_omittable(spec: RunSpec, name: str, *, among: int) -> bool:
-    """Return whether a parameter may be left out of a name.
-
-    `among` is the number of differing parameters.
-    """
+    """Return whether a parameter may be left out of a name. `among` is the number of differing parameters."""
     parameter = parameters_by_name(spec).get(name)
     if parameter is None or is_non_default(spec, name, parameter):
         return False

@@ -175,7 +175,7 @@ class Courses:
     _cache: dict[tuple[object, ...], Floats | None] = field(default_factory=dict)
 
     def of(self, host: MonitoredHost, devices: Sequence[Device], name: str, total: float | None) -> Floats | None:
-        """Return the course of a field as shares of the whole, or of its highest; of several devices their mean."""
+        """Return a field's course as shares of the total, or of its highest value; for several devices their mean."""
         key = (host.name, name, total, *(device.device for device in devices))
         if key not in self._cache:
             self._cache[key] = self._make(host, devices, name, total)

@@ -109,7 +109,7 @@ class Selection:
         return self.complete({})
 
     def complete(self, changes: Mapping[str, Value]) -> RunSpec:
-        """Return the variant of the first values, with some replaced; defaults by the number of GPUs follow."""
+        """Return the variant of the first values with some replaced; defaults that depend on `gpus` follow."""
         first = {name: values[0] for name, values in self.chosen.items()}
         return catalog.fill_defaults(self.workload, {**first, **changes}, self.device)
 
