@@ -1,8 +1,8 @@
-"""The user's hosts: names for addresses, in one JSON file of the user's config folder.
+"""The user's hosts: names for addresses, in a JSON file in the user's config folder.
 
 Addresses are `ssh://me@gpu1:22`, `slurm+ssh://login?gres=gpu:2`, `ray+ssh://head`, `docker://name`; `sh:`, `slurm:` and
-`ray:` are this machine, by itself or through its Slurm or Ray. An address is untrusted text that becomes words of a
-command: no part of it can begin with `-`, nor hold a character that a shell would read.
+`ray:` are this machine, directly or through its Slurm or Ray. An address is untrusted text that becomes words of a
+command: no part may begin with `-` or contain a shell's special characters.
 """
 
 import difflib
@@ -21,7 +21,7 @@ from app.values.plain import one_line
 from workloads.catalog import UsageError
 
 Kind = Literal["ssh", "slurm", "ray", "docker", "sh"]
-"""How a host is reached; `sh` is this machine, as any other."""
+"""How a host is reached; `sh` is this machine, treated like any other."""
 
 _HERE: tuple[Kind, ...] = ("sh", "slurm", "ray")
 """Kinds whose name is its own scheme, for this machine."""
@@ -44,7 +44,7 @@ OPTIONS: Mapping[Kind, tuple[str, ...]] = {
         "cpus-per-task",
     ),
 }
-"""What may stand behind `?` next to `python` and `interpreter`: options of srun, or of a run on Ray."""
+"""The options that may follow `?` besides `python` and `interpreter`: those of srun, or of a run on Ray."""
 
 _AUTHORITY = re.compile(
     r"((?P<user>[A-Za-z0-9_.+~@\\][A-Za-z0-9_.+~@\\-]*\$?)@)?"
@@ -63,11 +63,11 @@ class Address:
 
     Attributes:
         host: Its name, its address, or its name in the user's ssh config; the container of docker; "" for this machine.
-        user: The user there, "" for that of the user's ssh config.
-        port: None for that of the user's ssh config.
-        python: A Python there that has what the program needs, as a command or a path; "" for uv.
-        interpreter: The Python or environment of runs that name none; "" for one that is found.
-        options: Others behind `?`, by name; those of srun.
+        user: The user there, "" for the one in the ssh config.
+        port: The port, None for the one in the ssh config.
+        python: A Python there with the program's requirements, as a command or a path; "" for uv.
+        interpreter: The Python or environment of runs that name none; "" to search for one.
+        options: Other options after `?`, by name, such as srun's.
     """
 
     kind: Kind
@@ -84,7 +84,7 @@ class Address:
 
     @property
     def label(self) -> str:
-        """Return the address without what stands behind `?`."""
+        """Return the address without its options."""
         if not self.host:
             return f"{self.kind}:"
         user = f"{quote(self.user)}@" if self.user else ""
@@ -99,12 +99,12 @@ class Address:
 
 
 def is_address(word: str) -> bool:
-    """Return whether a word is meant as an address, right or wrong; else it is a host's name."""
+    """Return whether a word is meant as an address, valid or not, rather than a host's name."""
     return "://" in word or word.startswith(tuple(f"{kind}:" for kind in _HERE)) or "?" in word
 
 
 def parse_address(word: str) -> Address:
-    """Return what an address says; raises `UsageError` with what to write instead."""
+    """Parse an address; raises `UsageError` with what to write instead."""
     scheme, colon, target = word.partition(":")
     if word.startswith("ray://"):
         raise UsageError(
@@ -153,7 +153,7 @@ def _parse_authority(scheme: str, authority: str, word: str) -> tuple[str, str, 
 def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
     option_names = (*_FOR_ALL, *OPTIONS.get(kind, ()))
     values: dict[str, str] = {}
-    # A plus sign is one: no address has a space written so.
+    # A plus sign is literal: no address contains a space written as one.
     for name, value in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):
         if name not in option_names:
             raise UsageError(
@@ -169,7 +169,7 @@ def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
 
 
 def _quoted(word: str) -> str:
-    """Return an address as a sentence shows it, without what may be a password."""
+    """Return an address for a sentence, without a possible password."""
     return repr(one_line(_PASSWORD.sub("//…@", word)))
 
 
@@ -180,14 +180,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 
 
 class HostEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A host that the user has named. `address` is as `parse_address` reads it."""
+    """A host named by the user. `parse_address` reads `address`."""
 
     name: str
     address: str
 
     @property
     def full_address(self) -> Address:
-        """Where it is, and how it is reached; raises `UsageError`."""
         return parse_address(self.address)
 
 
@@ -196,7 +195,7 @@ def book_path() -> Path:
 
 
 def read_hosts() -> tuple[HostEntry, ...]:
-    """Return the user's hosts in the order in which they were added; raises `UserError` for a file that is damaged."""
+    """Return the user's hosts in the order in which they were added; raises `UserError` for a damaged file."""
     return read_list(book_path(), tuple[HostEntry, ...], "hosts", "correct it, or delete it")
 
 
@@ -222,7 +221,7 @@ def _named(word: str) -> HostEntry:
 
 
 def add_host(entry: HostEntry) -> None:
-    """Add a host; raises `UsageError` for a name that is taken or cannot be one, or an address that is not one."""
+    """Add a host; raises `UsageError` for a name that is taken or invalid, or for an invalid address."""
     if not _NAME.fullmatch(entry.name):
         raise UsageError(
             f"{entry.name!r} is not a host name: use up to 63 letters and digits, and . _ - after the first; the "
@@ -240,6 +239,6 @@ def add_host(entry: HostEntry) -> None:
 
 
 def remove_hosts(names: Iterable[str]) -> None:
-    """Remove hosts of the user's, all or none; raises `UserError`. Nothing changes on the hosts themselves."""
+    """Remove some of the user's hosts, all or none; raises `UserError`. Nothing changes on the hosts themselves."""
     removed = [_named(name) for name in names]
     rewrite_list(book_path(), lambda: [entry for entry in read_hosts() if entry not in removed])

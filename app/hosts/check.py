@@ -1,4 +1,4 @@
-"""Check hosts: whether they answer, and what they can run; all concurrently, and never for long."""
+"""Checks hosts: whether they answer, and what they can run; all concurrently, within a time limit."""
 
 import threading
 import time
@@ -17,18 +17,19 @@ from app.values.samples import HOST, Inventory
 from workloads.catalog import FRAMEWORKS
 
 CHECK_S = 15.0
-"""After that many seconds a host that has not answered everything counts as one that does not answer."""
+"""After this many seconds a host without a complete answer counts as not answering."""
 _END_S = 2.0
 """How long before that a connection is given up, so that it can still be closed."""
 _SAME_CLOCK_S = 1.0
-"""A wall clock that is nearer counts as the same: the way of its answer is in the difference."""
+"""A smaller difference of wall clocks counts as none: it includes the answer's travel time."""
 
 
 class HostCheck(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found of one host; `hosts check --json` prints it.
+    """The result of checking one host; `hosts check --json` prints it.
 
     Attributes:
-        problem: Why it cannot make runs, in one sentence; "" if it can. With one, what follows may be absent.
+        problem: Why it cannot execute runs, in one sentence; "" if it can. With a problem, the other values may be
+            absent.
         clock_offset_s: Its wall clock minus this machine's.
     """
 
@@ -40,7 +41,7 @@ class HostCheck(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
-    """Check hosts, all at the same time and within `CHECK_S`, and yield what was found in their order."""
+    """Check hosts concurrently within `CHECK_S`, and yield the results in order."""
     end_s = time.monotonic() + CHECK_S
     for entry, pending, waits_for in [(entry, *_start(entry, end_s)) for entry in entries]:
         try:
@@ -51,7 +52,7 @@ def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
 
 
 def _start(entry: HostEntry, end_s: float) -> "tuple[Future[HostCheck], list[str]]":
-    """Check a host in its own thread, which nobody waits for when it is late; the list has what it waits for."""
+    """Check a host in a thread that is abandoned when late; the list receives what it waits for."""
     pending: Future[HostCheck] = Future()
     waits_for: list[str] = []
 
@@ -95,7 +96,7 @@ def no_framework(entry: HostEntry, missing: Sequence[HostFramework]) -> str:
 
 
 def check_lines(check: HostCheck) -> Iterator[tuple[str, str]]:
-    """Yield a label and a sentence for each thing that was looked at: the terminal and the window say the same."""
+    """Yield a label and a sentence for each result, the same for terminal and window."""
     inventory, hello = check.inventory, check.hello
     if inventory is None or hello is None:
         return

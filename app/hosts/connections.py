@@ -1,4 +1,4 @@
-"""The window's connections to hosts: established in the background, again when they are lost, and ended together."""
+"""The window's connections to hosts: opened in the background, reopened when lost, and closed together."""
 
 import threading
 import time
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from app.runs.host import Host
 
 FULL_HZ = 20.0
-"""Readings a second of a host that is looked at or makes runs."""
+"""Readings per second of a host that is displayed or executes runs."""
 OVERVIEW_HZ = 2.0
-"""Readings a second of a host that is one of many: 200 with eight GPUs each say 3,600 samples a second."""
+"""Readings per second of one of many hosts: 200 with eight GPUs each send 3,600 samples per second."""
 _RETRY_S = (5.0, 15.0, 60.0)
-"""Pauses before a lost host is tried again; the last one from then on."""
+"""Pauses before a lost host is tried again; the last one repeats."""
 _LOOK_S = 0.5
 _CLOSE_S = 5.0
 """How long closing waits for connections that do not end."""
@@ -32,14 +32,14 @@ OpenHost = Callable[..., "Connection"]
 
 
 def open_late(word: str, **how: Any) -> "Connection":
-    """Connect as `app.hosts.remote.open_host` does, which the window's first paint does not wait for."""
+    """Connect like `app.hosts.remote.open_host`, whose import the window's first paint does not wait for."""
     from app.hosts.remote import open_host
 
     return open_host(word, **how)
 
 
 class _Slot:
-    """One host that shall be connected: its thread connects, watches, and connects again until it is cancelled.
+    """One host to connect: its thread connects, watches, and reconnects until cancelled.
 
     Thread: `run` is its own; the rest any.
     """
@@ -76,7 +76,7 @@ class _Slot:
             tries += 1
 
     def _serve(self, connection: "Connection") -> None:
-        """Pass on the host's messages until its link is lost or nobody wants them."""
+        """Forward the host's messages until its link is lost or nobody wants them."""
         name, listen = self.name, self._owner.listen
         self.connection = connection
         unsubscribe = connection.host.telemetry.subscribe(lambda message: listen(name, message))
@@ -108,12 +108,12 @@ class _Slot:
 
 
 class Connections:
-    """The hosts of the user's book, and those of them that are connected.
+    """The hosts of the user's book, and their connections.
 
-    `changed` is called when one connects, is lost or has something to say; `listen` with every message of a host's
-    telemetry, and its name. Both are called on other threads, and return at once.
+    `changed` is called when a host connects, is lost or has a message for the user; `listen` with every message of a
+    host's telemetry, and its name. Both are called on other threads, and must return immediately.
 
-    Thread: any; nothing waits but `wait_host` and `close`.
+    Thread: any; only `wait_host` and `close` wait.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Connections:
         self.changed()
 
     def states(self) -> tuple[HostState, ...]:
-        """Return all hosts of the book in its order, then others that are used by their address."""
+        """Return all hosts of the book in order, then others that are used by address."""
         with self._lock:
             slots = dict(self._slots)
         names = dict.fromkeys((*(entry.name for entry in self.entries), *slots))
@@ -148,9 +148,9 @@ class Connections:
         return HostState(name=name) if slot is None else slot.state
 
     def connect(self, name: str, hz: float = OVERVIEW_HZ) -> None:
-        """Begin to connect to a host, or try again; one that is connected stays, unless it reads too seldom.
+        """Start connecting to a host, or try again; an existing connection stays, unless its rate is too low.
 
-        The name is that in the book, or an address. Telemetry has `hz` readings a second.
+        `name` is the one in the book, or an address. Telemetry has `hz` readings per second.
         """
         with self._lock:
             former = self._slots.get(name)
@@ -160,7 +160,7 @@ class Connections:
             if former is not None:
                 former.cancelled.set()
             slot = self._slots[name] = _Slot(name, hz, self)
-            # Within the lock: `close` joins every thread that it finds.
+            # Under the lock: `close` joins every thread that it sees.
             slot.thread.start()
         self.changed()
 
@@ -179,16 +179,16 @@ class Connections:
         return connection.host if connection is not None else None
 
     def connected(self, name: str) -> "Host":
-        """Return a host that is connected now; raises `UserError` with why it is not."""
+        """Return a connected host; raises `UserError` with the reason if it is not connected."""
         host = self.host(name)
         if host is None:
             raise UserError(self.state(name).text or f"{name} is not connected.")
         return host
 
     def wait_host(self, name: str, is_cancelled: Callable[[], bool] = lambda: False) -> "Host":
-        """Connect to a host for runs, if it is not connected, and return it; in Slurm's queue that may take hours.
+        """Return a host for runs, connected if necessary, which may take hours in Slurm's queue.
 
-        The name is that in the book, or an address.
+        `name` is the one in the book, or an address.
 
         Raises:
             UserError: It cannot be reached, or the wait was cancelled.
@@ -204,7 +204,7 @@ class Connections:
         return host
 
     def close(self) -> None:
-        """End all connections, and wait for them, but not for long."""
+        """End all connections, and wait for them for a limited time."""
         with self._lock:
             self._closed = True
             slots = list(self._slots.values())

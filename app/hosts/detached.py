@@ -1,9 +1,9 @@
-"""Detached runs on this host, each executed by its own process from its folder.
+"""Detached runs on this host, each executed by a separate process in its folder.
 
-`run --events-to FOLDER` makes the run whose order is on stdin, and writes its recording there. `hosts jobs`, `hosts
-fetch` and `hosts stop` with `--events` list the folders, say a recording as it grows, and end a run. Whoever makes a
-run holds the lock of its folder; whatever ends it releases the lock. A file in the folder asks it to stop, for the node
-of a scheduler shares only a disk with the host.
+`run --events-to FOLDER` executes the run whose order is on stdin, and writes its recording there. `hosts jobs`, `hosts
+fetch` and `hosts stop` with `--events` list the folders, send a growing recording, and end a run. The process of a run
+holds the lock of its folder, which any end releases. A file in the folder requests a stop, because a scheduler's node
+shares only a disk with the host.
 """
 
 import contextlib
@@ -46,17 +46,17 @@ from app.viewmodels.format.naming import short_name
 from workloads.protocol import encode
 
 MOST_RECORDING_BYTES = 2_000_000_000
-"""A longer recording gets no more telemetry."""
+"""Longer recordings get no more telemetry."""
 DETACHED_DAYS = 30
-"""A recording that nobody fetched is removed so long after its last line."""
+"""A recording that nobody fetched is removed this long after its last line."""
 _ORDER, _LINES, _LOCK, _STDERR, _STOP = "order.json", "events.jsonl", "lock", "stderr", "stop"
 _UID = re.compile(r"[0-9a-f]{8,64}")
 _REMOVED = "removed-"
-"""Begins the name of a folder that is being removed."""
+"""The prefix of folders that are being removed."""
 _READ_BYTES = 1 << 18
 _LOOK_S = 0.1
 _RESERVED_BYTES = 8_192
-"""Given up of the last lines where the disk is full, so that the end can be written down."""
+"""Freed for the last lines if the disk is full, so that the end can be recorded."""
 _FULL = "The recording of this run is full, {size:.0f} GB: from here on telemetry is not kept."
 _DISK = "The host's disk was full or failed ({reason}), so the run was ended there."
 _TERMINATED = "The run was asked to end on its host (SIGTERM), as when that is shut down."
@@ -64,7 +64,7 @@ _UNGUARDED = "The process that guards this run was killed."
 
 
 def detached_folder() -> Path:
-    """Return the folder of all detached runs: the user's, for programs' states (XDG Base Directory Specification)."""
+    """Return the folder of all detached runs, in the user's state folder (XDG Base Directory Specification)."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "variantscope" / "detached"
 
@@ -79,7 +79,7 @@ class RecordingFile:
         self._write(head_line(program_version()))
 
     def handle(self, event: RunEvent) -> None:
-        """Write an event; raises `UserError` if the disk is full. A file that is very long gets no more samples."""
+        """Write an event; raises `UserError` if the disk is full. A very long file gets no more samples."""
         if isinstance(event, Sample | SlowSample) and self._bytes > MOST_RECORDING_BYTES:
             if self._is_full:
                 return
@@ -88,7 +88,7 @@ class RecordingFile:
         try:
             self._write(encode(event))
         except OSError as error:
-            # The line was written in part, and what follows needs room.
+            # The line is incomplete, and what follows needs space.
             with contextlib.suppress(OSError):
                 os.ftruncate(self._file, max(0, os.fstat(self._file).st_size - _RESERVED_BYTES))
                 self._write(CUT)
@@ -102,10 +102,10 @@ class RecordingFile:
 
 
 def make_detached(folder: Path) -> int:
-    """Execute the run whose order is on stdin, and write its recording into its own folder; return the exit status.
+    """Execute the run whose order is on stdin, and write its recording into its folder; return the exit status.
 
     Raises:
-        UserError: Stdin has no order of this version.
+        UserError: Stdin contains no order of this version.
     """
     os.umask(0o077)
     folder.mkdir(parents=True, exist_ok=True)
@@ -158,7 +158,7 @@ def _watch(stop: Path, guard: int, maker: RunMaker) -> None:
 
 
 def _lock(folder: Path) -> int | None:
-    """Return the open lock of a run's folder; None if its maker has it."""
+    """Return the open lock of a run's folder; None if the run's process has it."""
     return lock_or_close(os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
 
 
@@ -166,20 +166,20 @@ def _goes_on(folder: Path) -> bool:
     try:
         lock = _lock(folder)
     except FileNotFoundError:
-        return False  # whoever had the whole run first has removed it; what is open can be read to its end
+        return False  # another reader of the whole run has removed it; the open file can be read to its end
     if lock is not None:
         os.close(lock)
     return lock is None
 
 
 def list_runs() -> DetachedRuns:
-    """Return the runs, the oldest first; remove those that nobody wanted for too long."""
+    """Return the runs, oldest first; remove those that nobody fetched for too long."""
     root, runs = detached_folder(), list[DetachedRun]()
     for folder in root.iterdir() if root.is_dir() else ():
         if folder.name.startswith(_REMOVED):
-            shutil.rmtree(folder, ignore_errors=True)  # by a process that was killed meanwhile
+            shutil.rmtree(folder, ignore_errors=True)  # by a process that was then killed
             continue
-        with contextlib.suppress(OSError, msgspec.DecodeError):  # of another version, or being removed
+        with contextlib.suppress(OSError, msgspec.DecodeError):  # from another version, or being removed
             order = msgspec.json.decode((folder / _ORDER).read_bytes(), type=RunOrder)
             lines = folder / _LINES
             status = (lines if lines.exists() else folder / _ORDER).stat()
@@ -204,7 +204,7 @@ def list_runs() -> DetachedRuns:
 
 
 def say_run(folder: Path, outbox: Outbox) -> None:
-    """Say the lines of a run until its maker has ended, its weights before the last."""
+    """Send the lines of a run until its process has ended, its weights before the last line."""
     try:
         file = (folder / _LINES).open("rb", buffering=0)
     except FileNotFoundError:
@@ -212,7 +212,7 @@ def say_run(folder: Path, outbox: Outbox) -> None:
         outbox.say(Refused(kind="user error", reason=reason))
         return
     with file:
-        file.readline()  # its head; that of this process was said
+        file.readline()  # its head; this process's head was already sent
         unfinished, is_last = b"", False
         while True:
             if data := file.read(_READ_BYTES):
@@ -235,15 +235,15 @@ _ENDED = f'{{"type":"{RunEnded.__struct_config__.tag}"'.encode()
 
 
 def remove_run(folder: Path) -> None:
-    """Remove a run's folder, whose lock another process may be opening: that would make the file again in between."""
+    """Remove a run's folder, even if another process opens its lock, which could recreate the file meanwhile."""
     removed = folder.with_name(f"{_REMOVED}{folder.name}-{os.getpid()}")
-    with contextlib.suppress(FileNotFoundError):  # another may be removing it
+    with contextlib.suppress(FileNotFoundError):  # another process may be removing it
         folder.rename(removed)
         shutil.rmtree(removed)
 
 
 def serve_detached(action: str, uid: str) -> int:
-    """Do what `hosts jobs`, `fetch` or `stop` with `--events` asks of this host; return the exit status."""
+    """Execute `hosts jobs`, `fetch` or `stop` with `--events` on this host; return the exit status."""
 
     def work(outbox: Outbox, stored: threading.Event) -> None:
         if action == "jobs":
@@ -254,7 +254,7 @@ def serve_detached(action: str, uid: str) -> int:
             outbox.say(Refused(kind="user error", reason="That run is no longer on the host."))
             return
         if action == "stop":
-            # Its maker ends the run as its user would; the recording says how it ended.
+            # The run's process ends it as if its user had; the recording says how it ended.
             (folder / _STOP).touch()
             outbox.say(Drained())
             return

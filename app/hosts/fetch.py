@@ -1,4 +1,4 @@
-"""Detached runs on a host: detach them, list them, end them, and read them into the database."""
+"""Detached runs on a host: starts, lists and ends them, and reads them into the database."""
 
 import contextlib
 import time
@@ -38,7 +38,7 @@ def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float
     """Start a run on a host that continues without this program; return its uid. The spec is checked for the host.
 
     Raises:
-        UserError: It cannot be started.
+        UserError: It cannot start.
     """
     address = entry.full_address
     if address.kind == "ray":
@@ -71,7 +71,7 @@ def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float
 
 
 def list_detached(entry: HostEntry, notify: Callable[[str], None]) -> tuple[DetachedRun, ...]:
-    """Return the detached runs of a host, the oldest first; raises `UserError`."""
+    """Return a host's detached runs, oldest first; raises `UserError`."""
     report = _ask(entry, ("jobs",), notify)
     return report.runs if isinstance(report, DetachedRuns) else ()
 
@@ -101,21 +101,21 @@ def _start(entry: HostEntry, words: Sequence[str], notify: Callable[[str], None]
 
 
 def _entered_by(address: Address) -> Address:
-    """Return the address of the node by which a cluster is entered; any other host's is its own."""
+    """Return the address of a cluster's entry node; other hosts' addresses are their own."""
     if address.kind not in ("slurm", "ray"):
         return address
     return replace(address, kind="ssh" if address.host else "sh", options=())
 
 
 class Fetch:
-    """One detached run on its way into the database. Thread: `run` blocks its thread, once; `leave` any."""
+    """One detached run's transfer into the database. Thread: `run` blocks its thread, once; `leave` any."""
 
     def __init__(self, entry: HostEntry, detached: DetachedRun, database: Path, notify: Callable[[str], None]) -> None:
-        """Take the run and where it shall be stored; `notify` gets a sentence while it waits for its devices."""
+        """Create the transfer of a run; `notify` gets a sentence while the run waits for its devices."""
         self._entry, self._detached, self._database, self._notify = entry, detached, database, notify
         # A flag, set once.
         self._is_left = False
-        # Of the thread that fetches.
+        # Used by the thread that fetches.
         self._process: HostProcess | None = None
         self._is_drained = False
         self._problem = ""
@@ -126,7 +126,7 @@ class Fetch:
         self._is_left = True
 
     def run(self, sinks: Sequence[Sink], *, keep: bool = False) -> StoredRun | None:
-        """Play the run's recording into the database, to its end; return it as stored.
+        """Store the run's recording in the database, to its end; return the stored run.
 
         The sinks get its events. With `keep` its recording stays on the host.
 
@@ -134,7 +134,7 @@ class Fetch:
             The run; None if `leave` came first.
 
         Raises:
-            UserError: It cannot be fetched now, or never began.
+            UserError: It cannot be fetched now, or never started.
         """
         self._process = process = _start(self._entry, ("fetch", self._detached.uid), self._notify)
         try:
@@ -166,7 +166,7 @@ class Fetch:
                         self._purge(store, part)
             if not keep:
                 process.send(Stored())
-                with contextlib.suppress(LinkLostError):  # once its recording is removed the program there ends
+                with contextlib.suppress(LinkLostError):  # once its recording is removed, the program there ends
                     while True:
                         process.next(None)
             if number is None:
@@ -174,7 +174,7 @@ class Fetch:
             return store.load(number)
 
     def _play(self, sink: StoreSink, process: HostProcess) -> None:
-        """Store the events as they come; end the run where its maker was killed, which is known once all came."""
+        """Store the events as they arrive; end the run if its process was killed, which shows after the last event."""
 
         def handle(event: RunEvent) -> None:
             match event:
@@ -208,16 +208,16 @@ class Fetch:
                 sink.handle(RunEnded(t_ns=self._t_ns, outcome=Outcome(name="crashed", reason=reason)))
 
     def _described(self, started: RunStarted) -> RunStarted:
-        """Return the run's first event, with what is known of it on this side."""
+        """Return the run's first event, with what this side knows about it."""
         self._t_ns = started.t_ns
         here = {HOST_KEY: self._entry.name, CARRIER_KEY: self._entry.full_address.kind, DETACHED_KEY: "in part"}
         return msgspec.structs.replace(started, uid=self._detached.uid, environment={**started.environment, **here})
 
     def _stored_run(self, store: Store) -> int | None:
-        """Return the number of the run if all of it is stored; set aside what a fetch that was killed has left.
+        """Return the number of the run if it is stored completely; set aside the remains of a killed fetch.
 
         Raises:
-            UserError: Another run has its id: a host can name any.
+            UserError: Another run has its id: a host may name any.
         """
         name = self._entry.name
         for deleted in (False, True):

@@ -14,21 +14,21 @@ from app.hosts.book import Address, Kind
 from app.values.plain import one_line
 
 _SSH_OPTIONS = (
-    # A question would be asked on a terminal that this program does not have, or not own.
+    # A question would appear on a terminal that this program may not have, or not own.
     "BatchMode=yes",
     "ConnectTimeout=10",
-    # A dead network is noticed after 15 s, whatever TCP says.
+    # This detects a dead network after 15 s, whatever TCP does.
     "ServerAliveInterval=5",
     "ServerAliveCountMax=3",
-    # What a user's config sets up for logging in by hand.
+    # The user's config may set these up for logins by hand.
     "ClearAllForwardings=yes",
     "PermitLocalCommand=no",
     "RemoteCommand=none",
-    # The reasons below are read from what it says.
+    # The reasons below are parsed from its output.
     "LogLevel=INFO",
 )
 _FLAGS = ("-T", "-a", "-x")
-"""No terminal, and neither the user's keys nor the screen are lent to the host."""
+"""No terminal, and no access for the host to the user's keys or screen."""
 ENVIRONMENT = {"SSH_ASKPASS_REQUIRE": "never"}
 """A jump host's ssh does not inherit BatchMode: without a terminal it would open a window."""
 
@@ -53,16 +53,17 @@ kill $watcher
 rm -r "$folder"
 exit $status
 """
-"""A job that waits in the queue does not read stdin: its end takes the job out of the queue, {end_s} s later."""
+"""A job waiting in the queue does not read stdin: its end removes the job from the queue, {end_s} s later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One way in which a launcher fails.
+    """One kind of failure of a launcher.
 
     Attributes:
-        pattern: What its output then contains, a regular expression over all lines; it may name groups.
-        sentence: What is wrong and what to do. Besides the groups there are `host`, `target`, `label` and `by_hand`.
+        pattern: A regular expression that matches its output, over all lines; it may name groups.
+        sentence: What is wrong and what to do, with placeholders for the groups, `host`, `target`, `label` and
+            `by_hand`.
     """
 
     pattern: str
@@ -70,10 +71,10 @@ class Failure:
 
 
 def for_any_shell(script: str) -> str:
-    """Return a command line that runs a script of sh under whatever login shell the user has there.
+    """Return a command line that runs an sh script under any login shell.
 
-    sshd gives the line to the login shell, which may be fish or csh: those read quotes, backslashes and line feeds in
-    their own ways. So all but plain characters go in octal, which sh's own printf decodes
+    sshd gives the line to the login shell, which may be fish or csh: these treat quotes, backslashes and line feeds
+    differently. So all but plain characters are octal, which sh's printf decodes
     (https://pubs.opengroup.org/onlinepubs/9699919799/utilities/printf.html, conversion b).
     """
     encoded = "".join(
@@ -90,7 +91,7 @@ def _port_option(address: Address) -> list[str]:
 
 
 def _by_ssh(address: Address, script: str) -> list[str]:
-    """Return the command that runs a script on a host by ssh, or on this machine where the address names none."""
+    """Return the command that runs a script on a host by ssh, or on this machine if the address names none."""
     if not address.host:
         return ["sh", "-c", script]
     options = [word for option in _SSH_OPTIONS for word in ("-o", option)]
@@ -111,10 +112,10 @@ class Launcher:
     """A way to start this program on a host.
 
     Attributes:
-        command: Makes the local command of an address and a script; start it in its own session, or Ctrl-C
-            reaches it before this program can end a run.
-        failures: What its errors mean, the first that fits counts.
-        schedules: Whether each run is its own job, which a scheduler places on a node.
+        command: Returns the local command for an address and a script. Start it in its own session, or Ctrl-C reaches
+            it before this program can end a run.
+        failures: The meanings of its errors; the first match counts.
+        schedules: Whether a scheduler places each run on a node as a separate job.
     """
 
     command: Callable[[Address, str], list[str]]
@@ -123,7 +124,7 @@ class Launcher:
 
 
 def describe_wait(line: str) -> str | None:
-    """Return what a line of stderr says that is waited for; None for any other line."""
+    """Return what the launcher waits for, according to a line of stderr; None for any other line."""
     if match := re.fullmatch(r"srun: job (\d+) queued and waiting for resources\s*", line):
         return f"Slurm has queued job {match[1]}; it waits for a node."
     if match := re.fullmatch(r"srun: job (\d+) has been allocated resources\s*", line):
@@ -132,11 +133,11 @@ def describe_wait(line: str) -> str | None:
 
 
 WAITS_MARK = "variantscope waits: "
-"""Begins a line of the driver of a Ray cluster on stderr, about what a run waits for."""
+"""The prefix of lines on stderr in which a Ray cluster's driver says what a run waits for."""
 
 
 def explain_start(address: Address, program: str, error: OSError) -> str:
-    """Return why a launcher's command could not be started, in one sentence with what to do."""
+    """Return why a launcher's command could not start, in one sentence with what to do."""
     if isinstance(error, FileNotFoundError):
         package = {"ssh": "the package openssh-client", "docker": "Docker"}.get(program, program)
         return f"This machine has no {program}, which connects to {address.label}; install {package}."
@@ -146,8 +147,8 @@ def explain_start(address: Address, program: str, error: OSError) -> str:
 def explain_end(address: Address, exit_status: int, output: str) -> str:
     """Return why a launcher ended, in one sentence with what to do.
 
-    A negative exit status is the signal that ended it. `output` is what it wrote to its stderr, and to its stdout
-    where that was no message.
+    A negative exit status is the signal that ended it. `output` is what it wrote to stderr, and to stdout apart from
+    messages.
     """
     names = {
         "host": address.host,

@@ -1,11 +1,10 @@
-"""What the program here and the program on a host say besides the events of runs: orders on its stdin, and reports.
+"""The messages between this program and the one on a host, besides events: orders on its stdin, and reports.
 
-One JSON object a line in both directions. The program there (`run --events`, `watch --events`, `hosts … --events`)
-first writes the head of a recording and a `HostHello`; events, telemetry and reports follow.
-It ends everything when its stdin closes, and when it has heard nothing for `LOST_S`. Times are of the host's clocks.
-
-A file that an order or a job reads is sent as pieces before, one that it writes comes as pieces after; in the scratch
-folder there it has its own name. Both sides are of the same wheel, so no message has a version.
+One JSON object per line in both directions. The program there (`run --events`, `watch --events`, `hosts … --events`)
+first writes the head of a recording and a `HostHello`; events, telemetry and reports follow. It ends everything when
+its stdin closes, or after `LOST_S` without a message. Times are on the host's clocks. Files that an order or a job
+reads are sent in pieces before it, files that it writes come in pieces afterwards; the scratch folder there uses other
+names. Both sides come from the same wheel, so messages have no version.
 """
 
 from typing import Annotated, Literal
@@ -34,30 +33,30 @@ from workloads.protocol import (
 )
 
 BEAT_S = 1.0
-"""How often the program here beats; the program there answers each beat at once."""
+"""How often the program here sends a beat, which the program there answers immediately."""
 LOST_S = 15.0
-"""Whoever hears nothing for so long gives the other side up, though the pipe is open: a cut network closes nothing."""
+"""After this time without a message either side gives up, even if the pipe is open: a cut network closes nothing."""
 MOST_LINE_BYTES = 2 * MOST_MESSAGE_BYTES
 PIECE_BYTES = 2**18
 MOST_FILE_BYTES = 4 * 2**30
-"""Of weights or gradients that a host may send."""
+"""The most bytes of weights or gradients that a host may send."""
 
 
 PATH_VARIABLE = "VARIANTSCOPE_PATH"
-"""The environment variable that has the PATH of the host's shell, where uv starts the program with another."""
+"""The environment variable with the PATH of the host's shell, because uv starts the program with another."""
 
 TREE = "tree.tar.gz"
-"""The frozen tree of a command, as a file that is sent."""
+"""The name of a command's frozen tree, sent as a file."""
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat", tag_field=TAG):
-    """Sent from here, and answered with the host's monotonic clock when it came."""
+    """Sent from here, and answered with the host's monotonic clock on arrival."""
 
     t_ns: Nanoseconds = 0
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True, tag="piece", tag_field=TAG):
-    """A part of a file, from `offset` on; the file is whole when it has `size` bytes."""
+    """A part of a file, from `offset` on; the file is complete with `size` bytes."""
 
     name: Name
     offset: Bytes
@@ -72,24 +71,24 @@ class JobOrder(msgspec.Struct, frozen=True, tag="job", tag_field=TAG):
 
 
 class Stop(msgspec.Struct, frozen=True, tag="stop", tag_field=TAG):
-    """End the run or job; with a reason, in one sentence, it is not the user who does."""
+    """End the run or job; a reason, in one sentence, means that it was not the user."""
 
     reason: str = ""
 
 
 class RunAnyway(msgspec.Struct, frozen=True, tag="run_anyway", tag_field=TAG):
-    """Begin the run although others use its devices, or the machine is not idle."""
+    """Start the run although others use its devices, or the machine is not idle."""
 
 
 class Stored(msgspec.Struct, frozen=True, tag="stored", tag_field=TAG):
-    """The run that was fetched is stored: remove its recording."""
+    """The fetched run is stored: remove its recording."""
 
 
 Order = Beat | Piece | RunOrder | JobOrder | Stop | RunAnyway | Stored | SetRate
 
 
 class HostFramework(msgspec.Struct, frozen=True, kw_only=True):
-    """A framework by the value of the parameter, in the Python of runs that name none; None if that lacks it."""
+    """A framework, as in the parameter, in the Python of runs that name none; None if that lacks it."""
 
     name: Name
     interpreter: Text
@@ -100,10 +99,10 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
     """The first report.
 
     Attributes:
-        t_ns: Now on the host's monotonic clock, and `utc_ns` on its wall clock.
-        environment: What only a process there knows of a run's environment, `host_info`.
-        python: Version and path of the Python that runs the program there.
-        user: The user there, and `home` its folder with that many free bytes.
+        t_ns: The time on the host's monotonic clock; `utc_ns` is its wall clock.
+        environment: The environment that only a process there knows, `host_info`.
+        python: Version and path of the program's Python there.
+        user: The user there; `home` is the home folder, with its free bytes.
     """
 
     pid: Count
@@ -118,7 +117,7 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
-    """Why an order was not followed, in one sentence; `cancelled` where it was stopped."""
+    """Why an order was not executed, in one sentence; `cancelled` if it was stopped."""
 
     kind: Literal["user error", "job error", "job crashed", "cancelled", "bug"]
     reason: str
@@ -129,13 +128,13 @@ class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):
 
 
 class JobDone(msgspec.Struct, frozen=True, tag="job_done", tag_field=TAG):
-    """What a job found."""
+    """The result of a job."""
 
     result: JobResult
 
 
 class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
-    """A run that continues on a host without this program, or did."""
+    """A run that continues, or continued, on a host without this program."""
 
     uid: Name
     workload: Name
@@ -147,13 +146,13 @@ class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DetachedRuns(msgspec.Struct, frozen=True, tag="detached", tag_field=TAG):
-    """The detached runs of a host, the oldest first."""
+    """The detached runs of a host, oldest first."""
 
     runs: Annotated[tuple[DetachedRun, ...], msgspec.Meta(max_length=1_000)]
 
 
 class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
-    """A detached run was sent completely: it is over."""
+    """A detached run was sent completely."""
 
 
 _Answer = Refused | TreeWanted | JobDone | DetachedRuns | Drained
@@ -162,7 +161,7 @@ _REPORT: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 def decode_report(line: bytes) -> Report:
-    """Return a report whose environment has numbers where they belong; raises `ProtocolError`, to end a sentence."""
+    """Return a report, after checking numbers in its environment; the text of a `ProtocolError` ends a sentence."""
     report = decode(_REPORT, line, "a report of this program")
     if isinstance(report, RunStarted | EnvironmentInfo) and (keys := wrong_numbers(report.environment)):
         raise ProtocolError(f"not an event of a run, because {keys[0]} of its environment is not a number")
@@ -171,11 +170,11 @@ def decode_report(line: bytes) -> Report:
 
 RECORDING_VERSION = 1
 CUT = b"\x18\n"
-"""Ends a line of a recording that its writer was killed in; JSON has no such byte (cancel, ASCII)."""
+"""Ends a line of a recording whose writer was killed in it; JSON contains no such byte (cancel, ASCII)."""
 
 
 class RecordingHead(msgspec.Struct, frozen=True, tag="recording", tag_field=TAG):
-    """The first line: the version of the format, and of the program that wrote it."""
+    """The first line: the versions of the format and of the program that wrote it."""
 
     version: Count
     program: Name
@@ -191,7 +190,7 @@ def head_line(program: str) -> bytes:
 
 
 def is_head(line: bytes) -> bool:
-    """Return whether a line is the first of a recording of this format; raises `ProtocolError` for another format."""
+    """Return whether a line is the first of a recording in this format; raises `ProtocolError` for other formats."""
     if not line.startswith(_BEGINNING):
         return False
     head = decode(_HEAD, line, "a recording")

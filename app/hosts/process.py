@@ -1,4 +1,4 @@
-"""The program on a host as a process here: started by a launcher, told orders, heard until it is lost."""
+"""The program on a host as a local process: a launcher starts it, it takes orders, and it is heard until lost."""
 
 import contextlib
 import logging
@@ -26,21 +26,22 @@ from workloads.protocol import ProtocolError, encode
 _log = logging.getLogger("variantscope.hosts")
 _READ_BYTES = 1 << 16
 _MOST_STDERR_LINES, _MOST_STDERR_BYTES = 200, 2_000
-"""Lines that are kept: what a launcher says of an end stands before the traceback of a program that it killed."""
+"""Stored lines: a launcher's reason comes before the traceback of a program that it killed."""
 _MOST_GARBAGE_BYTES = 64_000
 _MOST_QUEUED_BYTES = 16 * 2**20
-"""Of reports that nobody has taken: then the host waits, for nothing more is read."""
+"""Unread reports up to which more are read; beyond it the host has to wait."""
 _READINGS_PER_S, _READINGS_AT_ONCE = 5_000, 20_000
-"""A host that says more is lost: 200 GPUs have 4,000 a second."""
+"""A host that sends more counts as lost: 200 GPUs have 4,000 per second."""
 _END_S, _CUT_S = 1.0, 0.4
-"""How long a launcher may take to end when its stdin closes, and by SIGTERM; the program there ends without it, too."""
+"""How long a launcher may take to end after its stdin closes, and after SIGTERM; the program there also ends by itself.
+"""
 _LAST_WORDS_S = 5.0
-"""How long one that closed its stdout may take to end, and to say why."""
+"""How long one that closed its stdout may take to end and say why."""
 _LOOK_S = 0.1
 _QUIET_S = 5.0
-"""Nobody is left waiting for longer without being told for what."""
+"""The longest time that a user waits without being told for what."""
 _STOOD_STILL_S = 2.0
-"""A thread that is woken so late stood still with this machine, as a laptop that sleeps does."""
+"""A thread woken this late stood still with the machine, such as a sleeping laptop."""
 
 
 class LinkLostError(UserError):
@@ -49,18 +50,16 @@ class LinkLostError(UserError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """After how many seconds without a message a host is reported as silent, and given up."""
+    """The seconds without a message after which a host is reported as silent, and given up."""
 
     warn_s: float = 5.0
     lost_s: float = LOST_S
 
 
 class HostProcess:
-    """The program on a host; whatever comes from there is bounded, and checked by its type.
+    """The program on a host; everything it sends is bounded, and checked by type. `lost` is why it is lost, else None.
 
-    `lost` is why it is over, in one sentence, None while it is not.
-
-    Thread: any; `next` one. Threads of its own read, write and watch.
+    Thread: any; `next` only one. Other threads read, write and watch.
     """
 
     def __init__(
@@ -70,7 +69,7 @@ class HostProcess:
         notify: Callable[[str], None] = lambda _: None,
         limits: LinkLimits | None = None,
     ) -> None:
-        """Start it; `notify` gets a sentence for what is waited for, on any thread. Raises `UserError`."""
+        """Start it; `notify` gets a sentence on each wait, on any thread. Raises `UserError`."""
         self.name = name
         self.lost: str | None = None
         self._start, self._notify, self._limits = start, notify, limits or LinkLimits()
@@ -83,13 +82,13 @@ class HostProcess:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **ENVIRONMENT},
                 start_new_session=True,
-                # Unbuffered: what a full pipe does not take must not be written when it is closed.
+                # Unbuffered: what a full pipe does not take must not be written on closing.
                 bufsize=0,
             )
         except OSError as error:
             raise UserError(explain_start(start.address, command[0], error)) from error
         self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
-        # Guards what follows.
+        # Guards everything below.
         self._changed = threading.Condition()
         self._hello: HostHello | None = None
         self._reports: deque[tuple[Report, int]] = deque()
@@ -119,14 +118,14 @@ class HostProcess:
         return time.monotonic() - self._heard_s
 
     def now_ns(self) -> int:
-        """Return now on the host's monotonic clock, once it has said hello, less the way of its fastest answer."""
+        """Return the time on the host's monotonic clock, after its hello, minus the fastest answer's travel time."""
         return time.monotonic_ns() + self._offset_ns
 
     def wait_hello(self, is_cancelled: Callable[[], bool] = lambda: False) -> HostHello:
-        """Wait until it has said hello; in Slurm's queue that may take hours.
+        """Wait for its hello, which may take hours in Slurm's queue.
 
         Raises:
-            UserError: It cannot be reached, or cannot be started there, or the wait was cancelled.
+            UserError: It cannot be reached or started there, or the wait was cancelled.
         """
         began_s, is_noted = time.monotonic(), False
         while True:
@@ -144,18 +143,18 @@ class HostProcess:
         return self._hello
 
     def wait_detached(self) -> None:
-        """Wait until the run that is to continue without this program has begun there; raises `UserError`."""
+        """Wait until the run that is to continue without this program has started there; raises `UserError`."""
         with self._changed:
             self._changed.wait_for(lambda: self.lost is not None)
         if not self._is_detached:
             raise LinkLostError(self.lost)
 
     def send(self, order: Order) -> None:
-        """Give it an order; one that is lost takes it, too."""
+        """Give it an order, which a lost one ignores."""
         self._put(encode(order))
 
     def next(self, timeout_s: float | None) -> Report | None:
-        """Return what it says next, None if nothing came for so long; raises `LinkLostError`."""
+        """Return the next report, None after that time without one; raises `LinkLostError`."""
         with self._changed:
             self._changed.wait_for(lambda: self._reports or self.lost, timeout_s)
             if self._reports:
@@ -174,7 +173,7 @@ class HostProcess:
         return f"Nothing has come from {self.name} for {quiet}; after {limit} the run is given up."
 
     def close(self) -> None:
-        """Close its stdin, which ends everything of it there, and wait some seconds for that."""
+        """Close its stdin, which ends all of its work there, and wait a few seconds for that."""
         self._is_closing = True
         self._put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -210,7 +209,7 @@ class HostProcess:
         self._process.wait()
 
     def _write(self) -> None:
-        """Write the orders; the end of what is read says why it is closed."""
+        """Write the orders; the reading side reports why the pipe closed."""
         assert self._process.stdin is not None, "it was started with pipes"
         with contextlib.suppress(OSError), self._process.stdin as stdin:
             while True:
@@ -237,7 +236,7 @@ class HostProcess:
                             raise ProtocolError(
                                 f"a line without an end: {one_line(line[:80].decode(errors='replace'))}"
                             )
-                        continue  # it was killed while it wrote
+                        continue  # it was killed while writing
                     self._take(decode_report(line), len(line))
         except UserError as error:
             self._lose(str(error))
@@ -247,7 +246,7 @@ class HostProcess:
             self._lose(self._why_ended(output))
 
     def _read_start(self, lines: Iterator[bytes]) -> bytes:
-        """Answer the script until the program begins; return what else came, as a login shell prints."""
+        """Answer the start script until the program begins; return other output, such as a login shell's."""
         output = b""
         for line in lines:
             if is_head(line):
@@ -305,7 +304,7 @@ class HostProcess:
         return explain_end(self._start.address, exit_status, all_output)
 
     def _watch(self) -> None:
-        """Beat, and look for how long the host has been silent; each look is due at its own time."""
+        """Send beats, and check how long the host has been silent; each check has its own schedule."""
         while True:
             due_s = time.monotonic() + BEAT_S / 4
             with self._changed:
@@ -325,7 +324,7 @@ class HostProcess:
                 self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
 
     def _read_stderr(self) -> None:
-        """Keep the last lines, the beginning of each, and pass on once what is waited for."""
+        """Keep the beginnings of the last lines, and report each wait once."""
         assert self._process.stderr is not None, "it was started with pipes"
         with self._process.stderr as stderr:
             for line in bounded_lines(stderr, _MOST_STDERR_BYTES):
@@ -339,7 +338,7 @@ class HostProcess:
 
 
 def bounded_lines(pipe: IO[bytes], limit: int) -> Iterator[bytes]:
-    """Yield a pipe's lines with their line feed; of a longer or unfinished one the first bytes without."""
+    """Yield a pipe's lines with their line feed; overlong or unfinished ones are cut, without it."""
     line, is_cut = b"", False
     while read := pipe.read(_READ_BYTES):
         *ended, unfinished = read.split(b"\n")

@@ -1,8 +1,8 @@
 """The driver on the head node of a Ray cluster: `python -m app.hosts.ray_driver GPUS|look [--gpu=…] [--cpus=…] WORDS`.
 
-Ray places this program on a node with that many free GPUs; this is its stdin and stdout: the cluster is one more way
-to start the program. With `look` the node is the one with the most GPUs, free or not. Ray is installed on the cluster
-alone; it brings this program's sources to its nodes, and kills an actor whose driver is gone.
+Ray places this program on a node with that many free GPUs, and this driver provides its stdin and stdout, so that a
+cluster is another way to start the program. With `look` the node is the one with the most GPUs, free or not. Ray is
+installed only on the cluster; it copies this program's sources to the nodes, and kills an actor whose driver has ended.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ _READ_BYTES = 1 << 16
 
 
 def connect() -> Any:
-    """Connect to the cluster of this host, or that RAY_ADDRESS names; return the module `ray`; raises `UserError`."""
+    """Connect to this host's cluster, or the one in RAY_ADDRESS; return the module `ray`; raises `UserError`."""
     try:
         import ray
     except ImportError:
@@ -47,7 +47,7 @@ def connect() -> Any:
 
 
 def _watch_head(ray: Any) -> None:
-    """End when the head does not answer: Ray itself would wait a minute, and abort."""
+    """End if the head does not answer: Ray itself would wait a minute, and abort."""
     heard = [time.monotonic()]
 
     def read() -> None:
@@ -63,24 +63,24 @@ def _watch_head(ray: Any) -> None:
 
 
 def _end(sentence: str) -> None:
-    """Say why, and end immediately: Ray kills the actors of a driver that is gone, without waiting for its threads."""
+    """Print the reason and end immediately: Ray kills the actors of an ended driver without waiting for its threads."""
     os.write(2, f"\nvariantscope ray: {sentence}\n".encode(errors="replace"))
     os._exit(1)
 
 
 class ProgramActor:
-    """Carries this program on a node: `lines` starts it and yields its output, `write` and `close` are its stdin.
+    """Runs this program on a node: `lines` starts it and yields its output, `write` and `close` are its stdin.
 
-    It ends when its stdin closes: with this process, however that ends.
+    The program ends when its stdin closes, which any end of this process does.
     """
 
     def __init__(self, gpus: int | None, words: Sequence[str]) -> None:
-        # Where Ray reaps orphans it ignores this signal: exit codes would be lost, here and in what is started here.
+        # If Ray reaps orphans, it ignores this signal: exit codes would be lost, here and in child processes.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        # What Ray sets for its own worker is not meant for this program, whose GPUs are in the order of NVML.
+        # Ray's settings for its worker do not apply to this program, whose GPUs are in NVML's order.
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RAY_", "OMP_NUM_THREADS"))}
         order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"} if gpus else {"CUDA_VISIBLE_DEVICES": "-1"}
-        if gpus is None:  # an actor without GPUs is shown none
+        if gpus is None:  # an actor without GPUs sees none
             order = {}
             inherited.pop("CUDA_VISIBLE_DEVICES", None)
         self._process = subprocess.Popen(
@@ -109,9 +109,9 @@ class ProgramActor:
 
 
 def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[str], output: int) -> None:
-    """Have Ray place the program, and pass its lines on until it ends; then end this process.
+    """Have Ray place the program, and forward its lines until it ends; then end this process.
 
-    It needs no GPU, but the node with the most, where `gpus` is None.
+    With `gpus` None it needs no GPU, but the node with the most.
     """
     from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
@@ -136,7 +136,7 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
         while data := os.read(0, _READ_BYTES):
             actor.write.options(concurrency_group="orders").remote(data)
         actor.close.options(concurrency_group="orders").remote()
-        time.sleep(_LOOK_S * 5)  # what it says last ends this process meanwhile
+        time.sleep(_LOOK_S * 5)  # its last message ends this process meanwhile
         _end("The link was closed.")
 
     threading.Thread(target=pass_orders, daemon=True).start()
@@ -161,7 +161,7 @@ def main() -> None:
     options = dict(word.removeprefix("--").split("=", 1) for word in placement)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.dup(1)
-    os.dup2(2, 1)  # Ray prints on stdout by itself
+    os.dup2(2, 1)  # Ray itself prints to stdout
     try:
         carry(connect(), None if gpus == "look" else int(gpus), options, words[len(placement) :], output)
     except UserError as error:

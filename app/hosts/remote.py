@@ -1,4 +1,4 @@
-"""The parts of a `Host` that another machine has: telemetry, leases, runs and jobs of the program there."""
+"""The parts of a `Host` for another machine: telemetry, leases, runs and jobs of the program there."""
 
 import threading
 import time
@@ -35,12 +35,12 @@ from workloads.protocol import Calibration, Message, ProtocolError, Source
 HZ = 20.0
 _LOOK_S = 0.2
 _ANSWER_S = 3.0
-"""How long what is stopped may take to say its end, however slow the link is: Ctrl-C ends within 5 s."""
+"""How long a stopped run may take to report its end, even on a slow link: Ctrl-C ends within 5 s."""
 _RUN, _TELEMETRY = ("run", "--events"), ("watch", "--events")
 
 
 class Runners:
-    """The programs on a host that make its runs and jobs: one that is idle takes the next. Thread: any."""
+    """The programs on a host that execute its runs and jobs: an idle one takes the next. Thread: any."""
 
     def __init__(self, entry: HostEntry, limits: LinkLimits | None = None) -> None:
         self._entry, self._limits = entry, limits
@@ -51,7 +51,7 @@ class Runners:
         self._is_closed = False
 
     def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
-        """Return an idle one, or start one where a scheduler gives it that many GPUs; raises `UserError`."""
+        """Return an idle one, or start one on a node with that many GPUs; raises `UserError`."""
         with self._lock:
             while self._idle:
                 if (process := self._idle.pop()).lost is None:
@@ -76,7 +76,7 @@ class Runners:
         return process
 
     def give(self, process: HostProcess) -> None:
-        """Take one back; a scheduler's job ends with its run."""
+        """Return a process; a scheduler's job ends with its run."""
         if self._schedules or self._is_closed:
             process.close()
         else:
@@ -95,14 +95,14 @@ class Runners:
 
 
 class HostLeases(DeviceLeases):
-    """What this machine's runs use of a host's devices; the program there leases them, among all who use it."""
+    """Leases, for this machine's runs, of a host's devices; the program there leases them among all its users."""
 
     def __init__(self, host_id: str, *, schedules: bool) -> None:
         self._host_id, self._schedules = host_id, schedules
         self._leases = Leases()
 
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """Lease them under the host's name; a scheduler's run leases none, because its node is not known yet."""
+        """Lease them under the host's name; a scheduler's run leases none, because its node is still unknown."""
         if self._schedules:
             return Lease()
         names = {f"{self._host_id[:16]}:{device}": device for device in candidates}
@@ -121,7 +121,7 @@ class RemoteSampler:
         self._has_inventory = False
 
     def messages(self) -> Iterator[SamplerMessage]:
-        """Yield the host's messages until it is lost or this is ended; where a scheduler places runs, one inventory."""
+        """Yield the host's messages until it is lost or this sampler is ended; with a scheduler, only one inventory."""
         while not self._is_ended.is_set():
             try:
                 report = self._process.next(_LOOK_S)
@@ -133,7 +133,7 @@ class RemoteSampler:
                 self._process.cut(report.reason)
             elif isinstance(report, Inventory):
                 self._has_inventory = self._has_inventory or not report.pending
-                # The disk there is not this one.
+                # The host has another disk.
                 machine = msgspec.structs.replace(
                     report.machine, local=False, scheduled=self._schedules, frameworks=self._frameworks
                 )
@@ -142,13 +142,13 @@ class RemoteSampler:
                 yield report
 
     def exit_code(self) -> int:
-        """Return 0 for one that was to end; raises `TelemetryError` for another, which no other can replace."""
+        """Return 0 if it was asked to end; otherwise raises `TelemetryError`, because no other can replace it."""
         if not self._is_ended.is_set() and self._process.lost is not None:
             raise TelemetryError(self._process.lost)
         return 0
 
     def send(self, command: SamplerCommand) -> None:
-        """Change the rate; workers and phases are in the runs' own telemetry."""
+        """Change the rate; runs' own telemetry covers workers and phases."""
         if isinstance(command, SetRate):
             self._process.send(command)
 
@@ -165,18 +165,18 @@ def play(
     now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0),
     source: Source | None = None,
 ) -> RunEnded | Refused | Drained | None:
-    """Check a host program's messages about a run, and pass its events on, up to its end.
+    """Check a host program's messages about a run, and forward its events up to its end.
 
-    Weights are written to their path, None if they must not come. `now` reads the host's clocks; without it nobody
-    here knows when the last event was written. `source` is that of the run, whose tree may be asked for once.
+    Weights are written to `weights`; None if none are expected. `now` reads the host's clocks; without it the time of
+    the last event is unknown here. `source` is the run's, whose tree may be requested once.
 
     Returns:
-        The run's end, which was not handed on, or why there is none; None if `is_over` said so first.
+        The run's end, which is not forwarded, or why there is none; None if `is_over` returned true first.
 
     Raises:
         LinkLostError: The host was lost.
-        ProtocolError: Something came that cannot come now; its text ends a sentence.
-        UserError: The weights cannot be written, the tree not be packed, or `handle` raised it.
+        ProtocolError: A message came that cannot come now; the text ends a sentence.
+        UserError: The weights cannot be written, the tree cannot be packed, or `handle` raised it.
     """
     order: MessageOrder | None = None
     while not is_over():
@@ -208,19 +208,19 @@ def play(
 
 
 class RemoteRun:
-    """A run on a host: its program's messages, checked and emitted here. Thread: that of the run."""
+    """A run on a host: checks and emits its program's messages. Thread: that of the run."""
 
     def __init__(
         self, connection: "Connection", order: RunOrder, wishes: RunWishes, emit: Callable[[RunEvent], None]
     ) -> None:
-        """Prepare a run; its weights are brought to the path in the order before it ends."""
+        """Prepare a run; its weights are copied to the order's path before it ends."""
         self._connection, self._order, self._wishes, self._emit = connection, order, wishes, emit
         self._stop_sent_s: float | None = None
         self._is_anyway_sent = False
         self._warning = ""
 
     def run(self) -> None:
-        """Have it run, and emit what is reported of it; raises `UserError` if the host is not reached."""
+        """Execute it there, and emit what it reports; raises `UserError` if the host is unreachable."""
         connection, wishes, order, start = self._connection, self._wishes, self._order, self._order.start
         gpus = int(start.spec.variant["gpus"])
         try:
@@ -253,7 +253,7 @@ class RemoteRun:
                     raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
         except LinkLostError as error:
             ended = self._ended("crashed", str(error))
-        except (ProtocolError, UserError) as error:  # the latter where weights cannot be stored
+        except (ProtocolError, UserError) as error:  # the latter if weights cannot be stored
             is_lie = isinstance(error, ProtocolError)
             reason = f"What the program on {process.name} says of the run is {error}." if is_lie else str(error)
             ended = self._ended("failed", reason)
@@ -263,7 +263,7 @@ class RemoteRun:
         self._emit(ended)
 
     def _is_left(self, process: HostProcess) -> bool:
-        """Pass on what the user wants, and that the host is silent; return whether its run never ends."""
+        """Forward the user's requests, and report a silent host; return whether the run can no longer end."""
         if self._stop_sent_s is not None and time.monotonic() > self._stop_sent_s + _ANSWER_S:
             process.cut()
             return True
@@ -314,13 +314,13 @@ class RemoteJobs:
     def __call__(
         self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
     ) -> Kind:
-        """Run a job there, with the files that it reads, and bring those here that it writes.
+        """Run a job there, copying the files that it reads there, and those that it writes here.
 
-        The paths of the request are of this machine. `is_overdue` is called several times a second; None for no limit.
+        The request's paths are on this machine. `is_overdue` is called several times a second; None for no limit.
 
         Raises:
             JobError: The job failed.
-            TimeoutError: It was overdue; its process is gone.
+            TimeoutError: It was overdue; its process has ended.
             UserError: The host is lost, or a file cannot be copied.
         """
         overdue = is_overdue or (lambda: False)
@@ -376,15 +376,15 @@ class RemoteJobs:
 
 
 class Connection:
-    """A host that was reached, until `close`.
+    """A connected host, until `close`.
 
     Attributes:
-        entry: What the user calls it, and where it is.
-        hello: What is known of it.
-        process: Says its telemetry.
-        runners: Make its runs.
-        standby: Set where a worker is to be kept ready there.
-        host: Where runs take place; the same class as this machine, with other parts.
+        entry: The user's name for it, and its address.
+        hello: Its self-description.
+        process: Sends its telemetry.
+        runners: Execute its runs.
+        standby: Set if a worker should be kept ready there.
+        host: The host of runs, of the same class as this machine, with other parts.
 
     Thread: any.
     """
@@ -408,20 +408,20 @@ class Connection:
 
     @property
     def silent_s(self) -> float:
-        """For how long it is silent; one that a scheduler placed was asked once."""
+        """Return for how long it has been silent; 0 with a scheduler, which was only asked once."""
         return 0.0 if self._schedules else self.process.silent_s
 
     @property
     def lost(self) -> str | None:
-        """Why it is lost, in one sentence; None while it is not."""
+        """Return why it is lost, in one sentence; None while it is not."""
         return None if self._schedules else self.process.lost
 
     def now(self) -> ClockAnchor:
-        """Return this moment on its monotonic clock, and on this machine's wall clock."""
+        """Return the current time on its monotonic clock, and on this machine's wall clock."""
         return ClockAnchor(self.process.now_ns(), time.time_ns())
 
     def link_info(self) -> dict[str, str]:
-        """Return what is known on this side of a run's environment."""
+        """Return this side's knowledge of a run's environment."""
         return program_info() | {HOST_KEY: self.entry.name, CARRIER_KEY: self.process.address.kind}
 
     def close(self) -> None:
@@ -440,12 +440,12 @@ def connect(
     is_cancelled: Callable[[], bool] = lambda: False,
     limits: LinkLimits | None = None,
 ) -> Connection:
-    """Start the telemetry of a host, sending the program there first if need be; return once it has said hello.
+    """Start a host's telemetry, first sending the program there if necessary; return after its hello.
 
-    `notify` gets a sentence for what is waited for, on any thread. `is_cancelled` is called several times a second.
+    `notify` gets a sentence on each wait, on any thread. `is_cancelled` is called several times a second.
 
     Raises:
-        UserError: It cannot be reached, or cannot serve; with what to do.
+        UserError: It cannot be reached, or cannot serve; the text says what to do.
     """
     address = entry.full_address
     schedules = LAUNCHERS[address.kind].schedules
@@ -474,10 +474,10 @@ def open_host(
     notify: Callable[[str], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
 ) -> Connection:
-    """Connect to the host that a word of `--on` names: one of the user's, or an address that `consent` allows.
+    """Connect to the host that `--on` names: one of the user's, or an address that `consent` allows.
 
     Raises:
-        UsageError: No host has that name, or it is no address.
-        UserError: It cannot be reached, cannot serve, or is not allowed; with what to do.
+        UsageError: No host has that name, or the address is invalid.
+        UserError: It cannot be reached, cannot serve, or is not allowed; the text says what to do.
     """
     return connect(find_host(word, consent), hz=hz, notify=notify, is_cancelled=is_cancelled)

@@ -1,13 +1,13 @@
-"""The program on a host: `run --events` and `watch --events` follow orders from stdin, and say all on stdout.
+"""The program on a host: `run --events` and `watch --events` follow orders on stdin, and report on stdout.
 
-Everything ends with stdin, with `LOST_S` in which nothing was heard, or with this process. Workers end with their
-program: their stdin closes, and Linux kills them. But what they have started themselves lives on where the program is
-killed, and so would the scratch folder. So the first process, the guard, forks the program and does nothing but wait
-for it. As a subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. Where the guard is
-killed, the program sees its end of a pipe close, and does the same.
+Everything ends when stdin closes, after `LOST_S` without a message, or with this process. Workers end with their
+program: their stdin closes, and Linux kills them. But if the program is killed, processes that workers started would
+survive, as would the scratch folder. So the first process, the guard, forks the program and only waits for it. As a
+subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. If the guard is killed, the
+program sees its end of a pipe close, and does the same.
 
-Stdout is written by its own thread: a beat is answered, and the end of stdin seen, whatever workers say and
-whether anybody reads; a run that is not read waits, and readings beside it are left out.
+A separate thread writes stdout, so that beats are answered and the end of stdin is noticed even if nobody reads; a run
+that is not read waits, and readings are dropped.
 """
 
 import contextlib
@@ -84,14 +84,14 @@ _ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
 _MOST_UNSAID_BYTES = 2**20
 _CHUNK_BYTES = 2**16
 _QUIET_S = 1.0
-"""A wait that ends sooner is not told."""
+"""A shorter wait is not reported."""
 _PR_SET_CHILD_SUBREAPER = 36
 _KILLED_S = 10.0
-"""A killed process that is still there after so long hangs in a driver: it ends when that lets go of it."""
+"""A killed process that remains this long hangs in a driver: it ends when the driver releases it."""
 _LOOK_S = 0.01
 WEIGHTS = "weights.npz"
 READ_FILES, WRITTEN_FILE = ("weights_path", "start_path"), "path"
-"""Fields of jobs that name a file: it has the field's name in the scratch folder here."""
+"""Fields of jobs that name a file; the scratch folder here names the file like the field."""
 Ordered = TypeVar("Ordered", RunOrder, JobOrder)
 
 
@@ -99,14 +99,14 @@ def start_guard() -> tuple[Path, int]:
     """Fork the program and guard it; return only in the program, before it has threads.
 
     Returns:
-        The program's scratch folder, and the file that closes when the guard is gone.
+        The program's scratch folder, and the file that closes when the guard ends.
     """
-    # Ctrl-C in a terminal is for the program here, which closes stdin.
+    # Ctrl-C in a terminal is for the program there, which closes stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     scratch = Path(tempfile.mkdtemp(prefix="variantscope-host-"))
-    # What is ordered was allowed where it is ordered: it is granted here for as long as this process lives.
+    # Orders were allowed where they were given: they are granted here for the life of this process.
     os.environ[GRANTS_VARIABLE] = str(scratch / "grants" / "grants.json")
-    # uv leads to the program's own Python; a command of the user's means the host's.
+    # uv's PATH leads to the program's own Python; a user's command means the host's.
     if path := os.environ.pop(PATH_VARIABLE, ""):
         os.environ["PATH"] = path
     read_end, write_end = os.pipe()
@@ -119,23 +119,23 @@ def start_guard() -> tuple[Path, int]:
         end_everything(scratch)
         os._exit(status)
     os.close(write_end)
-    # A launcher may kill the group of the process that it started: that must not be both.
+    # A launcher may kill its process's group, which must not include both.
     os.setsid()
     return scratch, read_end
 
 
 def _wait_for(program: int) -> int:
-    """Wait for the program, and pass on what asks it to end; return the status to exit with, as shells make it."""
+    """Wait for the program, and forward requests to end it; return a shell's exit status for it."""
 
     def pass_on(_number: int, _frame: FrameType | None) -> None:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended, too
+        with contextlib.suppress(ProcessLookupError):  # it has just ended as well
             os.kill(program, signal.SIGTERM)
 
     signals = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
     for number in signals:
         signal.signal(number, pass_on)
     while (ended := os.waitpid(-1, 0))[0] != program:
-        pass  # an orphan of a worker
+        pass  # a worker's orphan
     for number in signals:
         signal.signal(number, signal.SIG_IGN)
     exit_code = os.waitstatus_to_exitcode(ended[1])
@@ -164,7 +164,7 @@ def end_everything(scratch: Path) -> None:
 
 
 def print_error(sentence: str) -> None:
-    """Say a sentence on stderr, which the launcher brings to the user."""
+    """Print a sentence to stderr, which the launcher brings to the user."""
     with contextlib.suppress(OSError):
         os.write(2, f"{sentence}\n".encode(errors="replace"))
 
@@ -175,7 +175,7 @@ def _become_subreaper() -> None:
 
 
 def host_hello() -> HostHello:
-    """Return what this process says of its host first."""
+    """Return this process's first report about its host."""
     return HostHello(
         pid=os.getpid(),
         t_ns=time.monotonic_ns(),
@@ -202,7 +202,7 @@ class Outbox:
 
     def __init__(self, output: Output) -> None:
         self._output = output
-        # Guards what follows.
+        # Guards everything below.
         self._changed = threading.Condition()
         self._urgent: deque[bytes] = deque([head_line(program_version()), encode(host_hello())])
         self._lines: deque[bytes] = deque()
@@ -211,17 +211,16 @@ class Outbox:
         threading.Thread(target=self._write, name="outbox", daemon=True).start()
 
     def answer(self, report: msgspec.Struct) -> None:
-        """Say this next; returns immediately."""
+        """Send this next; returns immediately."""
         with self._changed:
             self._urgent.append(encode(report))
             self._changed.notify_all()
 
     def say(self, report: msgspec.Struct) -> None:
-        """Say this after all that was said before; waits while much is unsaid."""
+        """Send this after all earlier reports; waits while many are unsent."""
         self.pass_on(encode(report))
 
     def pass_on(self, line: bytes) -> None:
-        """Send an encoded line, as `say` does."""
         with self._changed:
             self._changed.wait_for(lambda: self._unsaid_bytes < _MOST_UNSAID_BYTES)
             self._lines.append(line)
@@ -229,17 +228,16 @@ class Outbox:
             self._changed.notify_all()
 
     def offer(self, reading: msgspec.Struct) -> None:
-        """Say this, unless too much is unsaid; returns immediately."""
+        """Send this unless too much is unsent; returns immediately."""
         if self._unsaid_bytes < _MOST_UNSAID_BYTES / 4:
             self.say(reading)
 
     def flush(self) -> None:
-        """Wait until everything is sent."""
         with self._changed:
             self._changed.wait_for(lambda: not (self._urgent or self._lines or self._is_writing))
 
     def end(self) -> None:
-        """Say nothing from now on: what ends now ends because this process does."""
+        """Send nothing from now on: what ends now does so because this process does."""
         with self._changed:
             self._is_over = True
 
@@ -268,10 +266,10 @@ def pieces(path: Path, name: str) -> Iterator[Piece]:
 
 
 def add_piece(path: Path, piece: Piece) -> None:
-    """Add the next piece to a file, which the first begins again and the last puts in its place.
+    """Add the next piece to a file; the first one restarts it, the last one completes it.
 
     Raises:
-        ProtocolError: It is none of the next.
+        ProtocolError: It is not the next one.
         UserError: It cannot be written.
     """
     part, end = path.with_name(f"{path.name}.part"), piece.offset + len(piece.data)
@@ -290,7 +288,7 @@ def add_piece(path: Path, piece: Piece) -> None:
 def make_run(
     order: RunOrder, host: Host, emit: Callable[[RunEvent], None], weights: Path, idle_wait: IdleWait | None = None
 ) -> RunMaker:
-    """Prepare a run that was ordered, whose weights are saved at this path; raises `UserError`."""
+    """Prepare an ordered run whose weights are saved at this path; raises `UserError`."""
     require(order_grants(order.start), typed)
     if order.start.weights_path is not None:
         start = msgspec.structs.replace(order.start, weights_path=str(weights))
@@ -317,10 +315,10 @@ def make_run(
 
 
 def with_tree(order: RunOrder, archive: Path, ask: Callable[[], None] = lambda: None) -> RunOrder:
-    """Return an order whose command has its frozen tree on this host; `ask` has the archive brought where it lacks it.
+    """Return an order whose command's frozen tree is on this host; `ask` requests a missing archive.
 
     Raises:
-        UserError: It has none, or it cannot be unpacked.
+        UserError: There is no archive, or it cannot be unpacked.
     """
     source = order.start.source
     if source is None or source.command is None:
@@ -334,7 +332,7 @@ def with_tree(order: RunOrder, archive: Path, ask: Callable[[], None] = lambda: 
 
 
 def ordered_host(order: RunOrder, feed: TelemetryFeed, **parts: object) -> Host:
-    """Return this machine for a run that was ordered; its wall clock is that of whoever ordered."""
+    """Return this machine for an ordered run; its wall clock is the ordering machine's."""
     start_ns = time.monotonic_ns()
 
     def now() -> ClockAnchor:
@@ -346,7 +344,7 @@ def ordered_host(order: RunOrder, feed: TelemetryFeed, **parts: object) -> Host:
 
 @dataclass(slots=True)
 class _Active:
-    """A run or job that continues; `idle_wait` is that before a run."""
+    """A run or job in progress; `idle_wait` is the wait before a run."""
 
     cancelled: threading.Event = field(default_factory=threading.Event)
     maker: RunMaker | None = None
@@ -354,9 +352,9 @@ class _Active:
 
 
 class Server:
-    """Follows the orders of the program elsewhere: one run or job after the other, telemetry beside them.
+    """Follows the remote program's orders: one run or job after the other, with concurrent telemetry.
 
-    Thread: the one that reads orders; a run or job has one of its own.
+    Thread: the one that reads orders; each run or job has another.
     """
 
     def __init__(self, scratch: Path, outbox: Outbox, feed: TelemetryFeed) -> None:
@@ -368,12 +366,12 @@ class Server:
         self._active: _Active | None = None
         self._tree_came = threading.Event()
         self.stored = threading.Event()
-        """Set when the run that is said here is stored elsewhere."""
-        # The next run begins when the one before has given back what it had.
+        """Set when the run sent from here is stored at the other end."""
+        # The next run begins when the previous one has released its resources.
         self._one_at_a_time = threading.Lock()
 
     def follow(self, order: Order) -> None:
-        """Execute an order; what may take a while has its own thread."""
+        """Execute an order; slow ones run in a separate thread."""
         active = self._active
         match order:
             case Beat():
@@ -401,7 +399,7 @@ class Server:
 
     def _begin(self, work: Callable[[Ordered, _Active], None], order: Ordered) -> None:
         self._active = _Active()
-        # On Linux a worker dies with the thread that started it: this one lasts as long.
+        # On Linux a worker dies with the thread that started it; this one lasts long enough.
         threading.Thread(target=self._answer, args=(partial(work, order, self._active),), daemon=True).start()
 
     def _answer(self, work: Callable[[], None]) -> None:
@@ -460,7 +458,7 @@ class Server:
         if lease is None:
             raise TimeoutError
         try:
-            # The program elsewhere knows which result it waits for.
+            # The remote program knows which result it waits for.
             result = run_job(request, cast(type[JobResult], JobResult), active.cancelled.is_set)
         finally:
             lease.release()
@@ -476,10 +474,10 @@ def serve(
     once: bool = False,
     work: Callable[[Outbox, threading.Event], None] | None = None,
 ) -> int:
-    """Follow orders until the program elsewhere is gone, and end everything; return the exit status.
+    """Follow orders until the remote program has ended, and end everything; return the exit status.
 
-    With `hz` telemetry is said, that many readings a second; with `once` its first inventory ends this. So does the end
-    of `work`, which may wait for the event that is set when a run is stored elsewhere.
+    With `hz`, telemetry is sent with that many readings per second; `once` ends after its first inventory, as does the
+    end of `work`, which may wait for the event that is set when a run is stored at the other end.
     """
     scratch, guard = start_guard()
     os.set_blocking(1, True)
@@ -509,7 +507,7 @@ def _end(scratch: Path, outbox: Outbox) -> None:
 
 
 def _say_telemetry(feed: TelemetryFeed, outbox: Outbox, end: Callable[[], None] | None) -> None:
-    """Say all that telemetry says, the inventory first; `end` is called after that."""
+    """Send all telemetry, the inventory first, after which `end` is called."""
 
     def say(message: SamplerMessage) -> None:
         if isinstance(message, Sample | SlowSample | Processes):
@@ -520,7 +518,7 @@ def _say_telemetry(feed: TelemetryFeed, outbox: Outbox, end: Callable[[], None] 
             threading.Thread(target=end, daemon=True).start()
 
     def say_end() -> None:
-        """Say why there is no inventory, if there never is one; of later ends the devices' loss tells."""
+        """Report why there is no inventory, if there never is one; devices' losses show later ends."""
         try:
             feed.wait_inventory(timeout_s=None)
         except TelemetryError as error:
@@ -532,7 +530,7 @@ def _say_telemetry(feed: TelemetryFeed, outbox: Outbox, end: Callable[[], None] 
 
 
 def _follow_all(server: Server, guard: int) -> str:
-    """Follow orders until stdin closes; return "", or why they end before. The file `guard` closes with the guard."""
+    """Follow orders until stdin closes; return "", or why they end earlier. The file `guard` closes with the guard."""
     poll = select.poll()
     poll.register(0, select.POLLIN)
     poll.register(guard, 0)
@@ -545,7 +543,7 @@ def _follow_all(server: Server, guard: int) -> str:
                 return ""
             *lines, unfinished = (unfinished + data).split(b"\n")
             if len(unfinished) >= MOST_LINE_BYTES:
-                lines.append(unfinished)  # too long: decoding says so
+                lines.append(unfinished)  # too long: decoding reports it
             for line in lines:
                 server.follow(decode(_ORDERS, line, "an order"))
             heard_s = time.monotonic()

@@ -1,7 +1,7 @@
-"""Getting there: the wheel of this very version, by its hash, and the script that starts the program from it on a host.
+"""Transfers the program: its wheel, named by its hash, and the script that starts the program on a host.
 
-The script is sh's. It asks for what its cache lacks by a line on stdout, and reads it from stdin; then it becomes the
-program. uv installs what the wheel needs, or the Python that the address names has it.
+The sh script requests what its cache lacks by a line on stdout, and reads it from stdin; then it becomes the program.
+uv installs the wheel's requirements, or the address's Python has them.
 """
 
 import base64
@@ -24,9 +24,9 @@ from app.values import units
 from workloads.catalog import DEFAULT_VARIABLE
 
 MARK = "@variantscope@"
-"""Begins a line of the script: `send NAME` asks for a file, `fail WORD` ends it."""
+"""The prefix of the script's lines: `send NAME` requests a file, `fail WORD` ends it."""
 _LEFT_OUT = ("PySide6", "pyqtgraph")
-"""What only the window needs."""
+"""Packages that only the window needs."""
 _METADATA = "Metadata-Version: 2.1\nName: variantscope\n"
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
@@ -108,7 +108,7 @@ def _requirements() -> tuple[str, list[str]]:
 
 @cache
 def build_wheel() -> bytes:
-    """Return the wheel of this program without its window, the same bytes for the same sources.
+    """Return the wheel of this program without its window; the same sources give the same bytes.
 
     https://packaging.python.org/en/latest/specifications/binary-distribution-format/
     """
@@ -140,7 +140,7 @@ def build_wheel() -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What starts the program on a host: its words, or a run that continues without this program."""
+    """What starts on a host: the program with its arguments, or a run that continues without this program."""
 
     address: Address
     words: Sequence[str] = ()
@@ -151,7 +151,7 @@ class Start:
     module: str = "app"
 
     def script(self) -> str:
-        """Return the script of sh that receives what is missing there, and becomes the program."""
+        """Return the sh script that receives missing files there, and becomes the program."""
         address = self.address
         if address.python or address.kind == "ray":
             find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), module=self.module)
@@ -177,7 +177,7 @@ class Start:
         return _DETACH.format(uid=self.detached_uid, start=start, mark=MARK, tree=tree)
 
     def answer(self, line: str, name: str, write: Callable[[bytes], None], notify: Callable[[str], None]) -> None:
-        """Do what a line of the script asks; raises `UserError` with what to do where it cannot continue."""
+        """Handle a request of the script; raises `UserError` with what to do if it cannot continue."""
         _, action, word = (*line.split(), "", "")[:3]
         if action == "send":
             sent = {"order": self.order, "tree": self.tree}
@@ -194,5 +194,5 @@ class Start:
 
 
 def _quoted_path(path: str) -> str:
-    """Return a path of the host as a word of its shell, in which `~/` is the user's home."""
+    """Return a path on the host as a word for its shell, in which `~/` is the user's home."""
     return f'"$HOME"/{shlex.quote(path[2:])}' if path.startswith("~/") else shlex.quote(path)

@@ -12,61 +12,61 @@ OTHERS_UNKNOWN_KEY = "others_unknown"
 GPUS_USED_KEY = "gpus_used"
 """Key of a run's environment: the GPUs that it used."""
 CONCURRENT_GPUS_KEY = "beside"
-"""Key of a run's environment: other GPUs on which runs of its experiment went on; absent if none did."""
+"""Key of a run's environment: other GPUs on which its experiment's runs were concurrent; absent without any."""
 IDLE_WAIT_KEY = "idle_wait_outcome"
-"""Key of a run's environment: how the idle wait before it ended: `idle`, `timed out`, `skipped` or `off`."""
+"""Key of a run's environment: the outcome of the idle wait before it: `idle`, `timed out`, `skipped` or `off`."""
 IDLE_WAIT_S_KEY = "idle_wait_s"
 """Key of a run's environment: the seconds of that wait; absent without one."""
 IDLE_WAIT_BLOCKERS_KEY = "idle_wait_blockers"
-"""Key of a run's environment: what still was in the way when that wait timed out or was skipped."""
+"""Key of a run's environment: what still blocked the run when that wait timed out or was skipped."""
 IDLE_WAIT_GPUS_KEY = "idle_wait_gpus"
-"""Key of a run's environment: how warm its GPUs were when that wait found them idle."""
+"""Key of a run's environment: its GPUs' temperatures when that wait found them idle."""
 HOST_LOAD_KEY = "host_load_pct"
 """Key of a run's environment: the load of all processors just before it."""
 THROTTLED_KEY = "throttled_pct"
-"""Key of a run's environment: share of its measured part that was throttled; absent if none was."""
+"""Key of a run's environment: the throttled percentage of its measured part; absent if none."""
 STOOD_STILL_KEY = "stood_still_s"
-"""Key of a run's environment: seconds in which program and run were suspended; absent if they never were."""
+"""Key of a run's environment: seconds in which program and run were suspended; absent if never."""
 
 PLANNED_KEY = "planned_repeats"
 """Key of a run's environment: how many repeats its experiment planned, as `3` or `until ± 0.5 %`; absent by hand."""
 CUSTOM_SOURCE_KEY = "own_source"
-"""Key of a run's environment: the text of a custom workload's file, which so travels with its runs."""
+"""Key of a run's environment: the text of a custom workload's file, so that it travels with its runs."""
 CUSTOM_MODULES_KEY = "own_modules"
-"""Key of a run's environment: the texts of the modules of the user's that the file needs; absent without."""
+"""Key of a run's environment: the texts of the user's modules that the file needs; absent without any."""
 CUSTOM_PATH_KEY = "own_path"
 """Key of a run's environment: the path of that file."""
 SCRIPT_COMMAND_KEY = "script_command"
 """Key of a run's environment: the command that it ran, with the environment variables before it."""
 CUSTOM_TEXT_KEYS = (CUSTOM_SOURCE_KEY, CUSTOM_MODULES_KEY)
-"""Keys of a run's environment whose values are whole files: they are shown by themselves."""
+"""Keys of a run's environment whose values are whole files, displayed separately."""
 COMMIT_KEY = "git_commit"
-"""Key of a run's environment: the program's commit, with a hash of what differed from it."""
+"""Key of a run's environment: the program's commit, with a hash of differences from it."""
 SOURCES_KEY = "sources_sha256"
 """Key of a run's environment: the beginning of a hash of all sources that a worker imports."""
 STANDBY_KEY = "standby"
 """Key of a run's environment: whether its worker was started ahead."""
 
 HOST_KEY = "host"
-"""Key of a run's environment: the host it was made on, as the user calls it; absent on the program's own machine."""
+"""Key of a run's environment: its host, by the user's name; absent on the program's own machine."""
 HOST_ID_KEY = "host_id"
-"""Key of a run's environment: a hash of the host's machine id, the same for every name under which it is reached."""
+"""Key of a run's environment: a hash of the host's machine id, independent of its name."""
 CARRIER_KEY = "carrier"
 """Key of a run's environment: how the host was reached (`ssh`, `slurm`, `ray`, `docker`, `sh`); absent like `host`."""
 LINK_ROUND_TRIP_KEY = "link_round_trip_ms"
-"""Key of a run's environment: the round trip of the link to its host, in milliseconds; of runs before 0.3."""
+"""Key of a run's environment: the round trip of the link to its host, in milliseconds; only before 0.3."""
 CLOCK_OFFSET_KEY = "clock_offset_ns"
-"""Key of a run's environment: the host's monotonic clock minus this machine's; of runs before 0.3."""
+"""Key of a run's environment: the host's monotonic clock minus this machine's; only before 0.3."""
 CLOCK_ERROR_KEY = "clock_error_ns"
-"""Key of a run's environment: bound of that offset's error; of runs before 0.3."""
+"""Key of a run's environment: the bound of that offset's error; only before 0.3."""
 BOOT_ID_KEY = "boot_id"
-"""Key of a run's environment: the boot that its host's monotonic clock counts from."""
+"""Key of a run's environment: the boot from which its host's monotonic clock counts."""
 SLURM_JOB_KEY = "slurm_job_id"
-"""Key of a run's environment: the job of Slurm that it was made in; absent outside of one."""
+"""Key of a run's environment: its Slurm job; absent outside Slurm."""
 SLURM_NODE_KEY = "slurm_node"
-"""Key of a run's environment: the node of that job, as Slurm calls it."""
+"""Key of a run's environment: Slurm's name for that job's node."""
 DETACHED_KEY = "detached"
-"""Key of a run's environment: it went on without the program, and was fetched whole (`yes`) or so far `in part`."""
+"""Key of a run's environment: it continued without the program, and was fetched completely (`yes`) or `in part`."""
 
 PER_RUN_KEYS = frozenset(
     {
@@ -96,7 +96,7 @@ PER_RUN_KEYS = frozenset(
         DETACHED_KEY,
     }
 )
-"""Keys that describe one run and not its machine: if they differ, the environments may still be the same."""
+"""Keys that describe one run rather than its machine: environments that differ only in them count as equal."""
 
 _NUMBERS: Mapping[str, tuple[float, float]] = {
     CPU_COUNT_KEY: (0, 1e6),
@@ -109,16 +109,16 @@ _NUMBERS: Mapping[str, tuple[float, float]] = {
     CLOCK_OFFSET_KEY: (-(2**62), 2**62),
     CLOCK_ERROR_KEY: (0, 2**62),
 }
-"""The least and the highest value of each key whose text is a number."""
+"""The least and the highest value of each numeric key."""
 _NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
 
 
 def environment_number(environment: Mapping[str, str], key: str) -> float | None:
-    """Return the value of a key of `_NUMBERS`; None if it is absent or none that this program writes."""
+    """Return the value of a key of `_NUMBERS`; None if it is absent or invalid."""
     text, (least, highest) = environment.get(key, ""), _NUMBERS[key]
     return number if _NUMBER.fullmatch(text) and least <= (number := float(text)) <= highest else None
 
 
 def wrong_numbers(environment: Mapping[str, str]) -> list[str]:
-    """Return the keys whose texts should be numbers and are not, as those of files and hosts may be."""
+    """Return the numeric keys whose texts are invalid, as in files or from hosts."""
     return [key for key in _NUMBERS if key in environment and environment_number(environment, key) is None]

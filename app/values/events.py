@@ -1,4 +1,4 @@
-"""The events of a run, from `RunStarted` to `RunEnded`: whoever wants something of a run takes this stream."""
+"""The events of a run, from `RunStarted` to `RunEnded`, which all consumers of a run receive."""
 
 from dataclasses import dataclass
 
@@ -30,7 +30,7 @@ class Outcome:
     Attributes:
         name: The outcome.
         reason: One sentence; None only for `completed`.
-        detail: A traceback, say.
+        detail: For example a traceback.
         exit_code: Exit status of the worker; a negative one is a signal.
         ended_by: The last step that was needed to end the worker: `itself`, `closed stdin`, `terminated`, `killed`.
     """
@@ -44,7 +44,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """The figures of one run, over its `measure` phase; None is "not measured".
+    """The figures of one run's `measure` phase; None means "not measured".
 
     Attributes:
         throughput: Examples per second over the blocks that count.
@@ -56,16 +56,16 @@ class Summary:
         energy_error_pct: Bound of the energy's error, from the edges of its window.
         device_peak_bytes: Highest memory use that NVML (or psutil) saw on one of its devices.
         allocator_peak_bytes: Highest memory use of the framework's allocator.
-        sample_hz: Rate of the telemetry over the whole run, as it was achieved.
-        sample_jitter_ms_p50: How far readings were from their time.
-        samples_missed: Readings that were left out.
+        sample_hz: The achieved rate of telemetry over the whole run.
+        sample_jitter_ms_p50: The deviation of readings from their schedule.
+        samples_missed: Readings that were missed.
         sampler_cpu_pct: The sampler's processor time, in percent of one processor.
         flops_per_step: Operations of one step by formula, over all replicas.
-        peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, over its devices together.
-        ready_step_ms: Time of a step whose data were on the devices already; known if data come from the host.
-        waiting_pct: What measured steps took beyond that, in percent of the measured time.
-        gpu_step_ms: Time in which kernels ran on a GPU in a traced step, the mean of its GPUs; None on the CPU.
-        occupancy_pct: How much of a GPU's warp slots its kernels can fill, by their time.
+        peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, summed over its devices.
+        ready_step_ms: Time of a step whose data were already on the devices; known if data come from the host.
+        waiting_pct: The measured steps' time beyond that, in percent of the measured time.
+        gpu_step_ms: Time in which kernels ran in a traced step, averaged over its GPUs; None on the CPU.
+        occupancy_pct: Share of a GPU's warp slots that its kernels can fill, weighted by time.
     """
 
     throughput: float | None = None
@@ -106,11 +106,11 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag="run_started", t
         run: Its number in the database; 0 until it has one.
         uid: Its id in all databases.
         spec: What runs.
-        t_ns: Its start on the monotonic clock of its host.
+        t_ns: Its start on its host's monotonic clock.
         utc_ns: The same moment on the wall clock.
         devices: Its GPUs and the host.
-        environment: What is known of its environment before its worker starts.
-        purpose: What it is made for, if not for its own sake.
+        environment: Its environment as known before its worker starts.
+        purpose: Its purpose, unless it runs for its own sake.
     """
 
     run: Integer = 0
@@ -126,8 +126,8 @@ class RunStarted(msgspec.Struct, frozen=True, kw_only=True, tag="run_started", t
 class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag="run_ended", tag_field=TAG):
     """Last event of a run.
 
-    There, its summary has what only the worker knows (`allocator_peak_bytes`); all else follows from
-    the events and is computed where they are stored.
+    Its summary has only what the worker alone knows (`allocator_peak_bytes`); the rest is computed from the stored
+    events.
     """
 
     run: Integer = 0
@@ -137,7 +137,7 @@ class RunEnded(msgspec.Struct, frozen=True, kw_only=True, tag="run_ended", tag_f
 
 
 TelemetryEvent = Sample | SlowSample | DeviceLost | FieldsUpdated | TelemetryGap
-"""The events of a run that telemetry has; all others are the worker's or the session's."""
+"""The telemetry events of a run; all others are the worker's or the session's."""
 
 RunEvent = (
     RunStarted

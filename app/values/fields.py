@@ -1,8 +1,8 @@
 """The telemetry fields: one row for each quantity that a device reports, from which everything else follows.
 
 A row is an attribute of `Sample` (fast fields) or `SlowSample` (slow fields) with its `Field` as annotation. Screens,
-documents, exports and the database loop over `FIELDS` or are checked against it by a test; only the reader is elsewhere
-(`app/telemetry`) and the column, which a migration adds. A name carries the unit in which its value is stored.
+documents, exports and the database loop over `FIELDS` or are tested against it; only the reader (`app/telemetry`) and
+the column, which a migration adds, are elsewhere. A name contains the unit of the stored value.
 """
 
 from collections.abc import Iterator, Mapping
@@ -43,7 +43,7 @@ TOPICS: Mapping[Topic, str] = MappingProxyType(
         "nvlink": "NVLink bytes",
     }
 )
-"""Topics in the order of the screens; with the words for all of a topic's fields where they are absent together."""
+"""Topics in the order of the screens, with a name for all of a topic's fields when they are absent together."""
 
 _UNIT_BY_SUFFIX = (
     ("_bytes_per_s", "bytes/s"),
@@ -59,7 +59,7 @@ _UNIT_BY_SUFFIX = (
 _DISPLAY_UNITS: Mapping[str, tuple[str, float]] = MappingProxyType(
     {"mW": ("W", 1e3), "mJ": ("J", 1e3), "ns": ("s", 1e9)}
 )
-"""For stored units that no reader wants: the unit shown, and how many of the stored one make one of it."""
+"""For stored units that are not displayed: the displayed unit, and the divisor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +67,21 @@ class Field:
     """One telemetry field.
 
     Attributes:
-        label: What every screen calls it.
-        topic: What it belongs to on screens.
+        label: Its name on every screen.
+        topic: Its group on screens.
         meaning: One line for docs/telemetry.md.
         source: The NVML call or the reading of the host.
         limits: Its plausible values (`app/values/limits.py`).
-        absent: When a device does not report it.
-        kind: A gauge is a value now, a share a percentage of 100, a counter only counts up: its mean is meaningless.
+        absent: When a device lacks it.
+        kind: A gauge is a current value, a share a percentage, a counter only rises, so that its mean is meaningless.
         devices: The kinds of device that can report it.
-        host_label: What it is called on the host, where that differs.
+        host_label: Its name on the host, if different.
         gpu_plots: The screens that plot it for GPUs.
         host_plots: The screens that plot it for the host.
         panel: The field in whose plot it is drawn; by default its own.
         combination: How the values of a run's GPUs become one curve of Compare.
         name: The attribute of the sample, the column and the JSON key; filled in from the struct.
-        speed: Fast fields are read at every tick, slow ones on a schedule of their own; filled in from the struct.
+        speed: Fast fields are read at every tick, slow ones on a separate schedule; filled in from the struct.
         is_integer: Whether it is a whole number; filled in from the struct.
     """
 
@@ -104,17 +104,17 @@ class Field:
 
     @property
     def unit(self) -> str:
-        """The unit in which it is stored and exported: the one in its name; "bits" for a mask."""
+        """Return the unit in which it is stored and exported, from its name; "bits" for a mask."""
         return next((unit for suffix, unit in _UNIT_BY_SUFFIX if self.name.endswith(suffix)), "bits")
 
     @property
     def display_unit(self) -> str:
-        """The unit in which screens show it; of bytes, they choose the power of 1024 that suits."""
+        """Return the unit on screens; for bytes, they choose the best power of 1024."""
         return _DISPLAY_UNITS.get(self.unit, (self.unit, 1.0))[0]
 
     @property
     def scale(self) -> float:
-        """The divisor that turns a stored value into `display_unit`."""
+        """Return the divisor that converts a stored value to `display_unit`."""
         return _DISPLAY_UNITS.get(self.unit, (self.unit, 1.0))[1]
 
     def label_on(self, kind: DeviceKind) -> str:
@@ -130,9 +130,9 @@ _NO_RUN = "no run is active"
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True, tag="sample", tag_field="type"):
-    """The fast fields of one device at one time, stamped at the source; None is "this device does not report it".
+    """The fast fields of one device at one time, stamped at the source; None means "not reported".
 
-    `implausible` names those whose reading broke a rule of the table, and is None here for that.
+    `implausible` lists fields that are None because their reading was implausible.
     """
 
     t_ns: Nanoseconds
@@ -284,7 +284,7 @@ def _activity(label: str, meaning: str, plots: tuple[Screen, ...] = ()) -> Field
 
 
 class SlowSample(msgspec.Struct, frozen=True, kw_only=True, tag="slow_sample", tag_field="type"):
-    """The slow fields of one device at one time; None is "not reported" or "not read this time"; see `Sample`."""
+    """The slow fields of one device at one time; None means "not reported" or "not read this time"; see `Sample`."""
 
     t_ns: Nanoseconds
     device: str

@@ -1,7 +1,7 @@
 """Which values a telemetry field can have: limits with their reasons, as the table of fields names them.
 
-A limit is what no device can exceed, not what is usual: it must never accuse an honest card. What lies beyond is a
-driver's, a sensor's or a file's mistake, such as power in the millions of watts, which drivers do report
+A limit is what no device can exceed, not what is usual: correct readings must never violate it. Values beyond are
+errors of a driver, a sensor or a file, such as power in the millions of watts, which drivers do report
 (https://github.com/flightlessmango/MangoHud/pull/2144).
 """
 
@@ -12,9 +12,10 @@ from typing import Annotated, Literal
 import msgspec
 
 Nanoseconds = Annotated[int, msgspec.Meta(ge=0, le=2**62)]
-"""On the monotonic clock of the machine that reads; as in `workloads.protocol`, which the sampler does not import."""
+"""A time on the monotonic clock of the reading machine; as in `workloads.protocol`, which the sampler does not import.
+"""
 Integer = Annotated[int, msgspec.Meta(ge=-(2**62), le=2**62)]
-"""A number that the database holds."""
+"""A number that the database can store."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +24,12 @@ class Limits:
 
     Attributes:
         low: The least plausible value.
-        high: The highest; of a GPU that reports `of`, the smaller one of both.
+        high: The highest plausible value; for a GPU that reports `of`, the smaller of both limits.
         reason: Why, in a few words for docs/telemetry.md.
-        of: What of the GPU limits the value more closely.
-        times: How many times that it can be.
+        of: The GPU's property that limits the value more closely.
+        times: The largest multiple of that property.
         at_least: A limit by `of` is never below this.
-        rate: The field whose values over time add up to a counter: between two readings it grows no faster.
+        rate: The field whose sum over time is the counter, which grows no faster between two readings.
     """
 
     low: float
@@ -40,7 +41,7 @@ class Limits:
     rate: str = ""
 
     def highest(self, reference: float | None) -> float:
-        """Return the highest plausible value where the GPU reports `reference` for `of`; None or 0 is not known."""
+        """Return the highest plausible value if the GPU reports `reference` for `of`; None or 0 means unknown."""
         return min(self.high, max(self.times * reference, self.at_least)) if reference else self.high
 
 
@@ -68,6 +69,6 @@ NVLINK = Limits(0, 3.6e12, "NVLink 6, both ways together")
 CPU_TIME = Limits(0, math.inf, "a counter")
 
 IMPLAUSIBLE = "implausible"
-"""The reason why a field is absent whose reading cannot be true."""
+"""The reason for an absent field whose reading was implausible."""
 SLACK_S = 2.0
-"""Seconds by which a counter's reading may be older or newer than its time."""
+"""The most seconds between a counter's reading and its timestamp."""

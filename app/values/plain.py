@@ -1,8 +1,8 @@
-"""Strings from outside made plain: of cards, workers, imported runs, and files that somebody gave us.
+"""Cleans strings from outside: from cards, workers, imported runs and untrusted files.
 
 Each kind of output has one function: terminal and log `plain_text`, names `plain_line`, spreadsheets `cell_text`, the
-names of files `file_name`; in `app.report` HTML and SVG `escape_xml`, Markdown `escape_markdown`; in `app.gui` labels
-and the `Face` of what is painted do it, and `plain_tooltip`.
+names of files `file_name`; in `app.report` HTML and SVG `escape_xml`, Markdown `escape_markdown`; in `app.gui` labels,
+`Face` for painted text, and `plain_tooltip`.
 """
 
 import re
@@ -10,14 +10,14 @@ import re
 CONTROL = "\x00-\x08\x0b-\x1f\x7f-\x9f"
 """Control characters (ISO 6429, C0 and C1) except for tab and line feed, as a range of `re`."""
 BIDI = "\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""Characters that change the order of those around them (https://www.unicode.org/reports/tr9, Bidi_Control)."""
+"""Characters that change the order of neighbouring ones (https://www.unicode.org/reports/tr9, Bidi_Control)."""
 _NO_BREAK = str.maketrans("\u00a0\u202f", "  ")
 _LINES = "\u2028\u2029"
 
 _NOT_PLAIN = re.compile(f"[{CONTROL}{BIDI}{_LINES}]")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
 _SPACES = re.compile("[ \t-\r\x1c-\x1f\x85\u2028\u2029]+")
-"""Where a line may break: not at a no-break space."""
+"""White space at which a line may break, so without no-break spaces."""
 _NO_NAME = re.compile(r"[^0-9a-z]+")
 _MAX_NAME_CHARS = 60
 _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
@@ -25,15 +25,15 @@ _RESERVED = re.compile(r"(?:con|prn|aux|nul|com\d|lpt\d)")
 
 
 def plain_text(text: str) -> str:
-    r"""Return the text with `\u001b` for an escape character, and so on for all that commands a terminal.
+    r"""Return the text with characters that control a terminal escaped, such as `\u001b`.
 
-    JSON means the same afterwards: there such a character can only be in a string, where that is how it is escaped.
+    JSON keeps its meaning: there such characters only occur in strings, where this is their escape.
     """
     return _NOT_PLAIN.sub(lambda match: f"\\u{ord(match[0]):04x}", text)
 
 
 def plain_spaces(text: str) -> str:
-    """Return the text for a search or a spreadsheet: with spaces where lines must not break."""
+    """Return the text for a search or a spreadsheet, with plain instead of no-break spaces."""
     return text.translate(_NO_BREAK)
 
 
@@ -52,14 +52,14 @@ def joined_lines(text: str) -> str:
 
 
 def without_nul(text: str) -> str:
-    """Return the text with U+FFFD for NUL, at which SQLite would end it."""
+    """Return the text with U+FFFD for NUL, at which SQLite would cut it."""
     return text.replace("\0", "\ufffd")
 
 
 def cell_text(text: str) -> str:
-    """Return the plain text of a cell that a spreadsheet shows and does not compute, if need be after an apostrophe.
+    """Return a cell's plain text, with an apostrophe if a spreadsheet would compute it.
 
-    What begins a formula: https://owasp.org/www-community/attacks/CSV_Injection
+    Beginnings of formulas: https://owasp.org/www-community/attacks/CSV_Injection
     """
     return plain_text(f"'{text}" if text.startswith(_FORMULA) else text)
 

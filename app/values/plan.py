@@ -1,4 +1,4 @@
-"""The plan of an experiment, for form, preset, command line, queue entry and runner; and what others published."""
+"""The plan of an experiment, for form, preset, command line, queue entry and runner; and published results."""
 
 from collections.abc import Hashable
 from dataclasses import dataclass
@@ -13,18 +13,18 @@ REPEATS_LIMIT = 999
 """Largest number of runs per variant that an experiment may request; more is a typing error."""
 
 MAX_REPEATS = 20
-"""Runs per variant at most where only a precision was requested; `docs/internals/statistics.md` simulates as many."""
+"""The most runs per variant if only a precision was requested; `docs/internals/statistics.md` simulates this limit."""
 
 MAX_THROTTLED_PCT = 5.0
-"""Percent of its measured part that a run may be throttled and still count at once."""
+"""The percentage of its measured part up to which a throttled run still counts."""
 
 Repeats = Annotated[int, msgspec.Meta(ge=1, le=REPEATS_LIMIT)]
-"""Runs per variant, checked where a plan is read from a file or from the queue."""
+"""Runs per variant, checked when a plan is read from a file or the queue."""
 Variants = Annotated[tuple[RunSpec, ...], msgspec.Meta(min_length=1, max_length=MAX_VARIANTS)]
-"""The variants of an experiment, checked where a plan is read from the queue."""
+"""The variants of an experiment, checked when a plan is read from the queue."""
 
 HostWord = Annotated[str, msgspec.Meta(max_length=1000, pattern=r"^(?!-)[^\x00-\x20\x7f-\x9f]*$")]
-"""A host of the user's by name, or an address, checked where a plan is read: it may come from another's file."""
+"""A host's name, or an address, checked when a plan is read, because it may come from another user."""
 
 
 class WeightTransfer(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,7 +33,7 @@ class WeightTransfer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         spec: The run that saves its weights.
         into: Implementations that load them.
-        gpus: GPUs that the trials use; 0 is the CPU.
+        gpus: GPUs for the trials; 0 means the CPU.
     """
 
     spec: RunSpec
@@ -47,7 +47,7 @@ class Plan(
     kw_only=True,
     rename={"weight_transfers": "carried", "max_idle_wait_s": "gate_s"},
 ):
-    """What an experiment runs, and under which limits. As JSON it is the plan of a queue entry.
+    """An experiment's runs and limits. As JSON it is the plan of a queue entry.
 
     The JSON keys are those of every version so far: `carried` and `gate_s` are older names.
 
@@ -55,22 +55,22 @@ class Plan(
         name: Name of the experiment.
         variants: The variants compared, the baseline first.
         repeats: Runs per variant; with `until_pct`, the largest number of them.
-        until_pct: Stop when every speed-up is known to ± this many percent; None makes every repeat.
+        until_pct: Stop when every speed-up is known to ± this many percent; None runs every repeat.
         weight_transfers: Runs besides those compared, whose weights are tried elsewhere.
         notes: Sentences on how the experiment was adapted to this machine.
-        asked: The setting that it asks about, of those that vary; "" for the one that its runs show best.
-        has_baseline: Whether the first variant was chosen as the baseline; else it is one whose runs are steady.
-        preset: Key of the preset the plan was made from, None for any other.
+        asked: The varied setting that it asks about; "" for the one with the largest effect.
+        has_baseline: Whether the first variant was chosen as the baseline; else one with steady runs is used.
+        preset: Key of its preset, None without one.
         budget_s: Time limit of one sitting, None for no limit.
         parallel: Largest number of concurrent runs.
         again: Count no runs that were stored before the experiment was queued.
         reuse: Count stored runs however old they are.
         max_idle_wait_s: Longest wait for an idle machine before a run, None for the default.
-        max_throttled_pct: Percent of its measured part that a run may be throttled and still count at once.
+        max_throttled_pct: The percentage of its measured part up to which a throttled run still counts.
         check_equality: Whether to check first that the variants compute the same; None if that is cheap.
-        host: The host it is made on, as `--on` takes it; "" is this machine.
-        order_seed: Seed of the order of runs in every round, drawn when it is queued; None, in entries of before, is
-            forwards and backwards in turn.
+        host: The host to run on, as for `--on`; "" is this machine.
+        order_seed: Seed of the order of runs in every round, drawn when it is queued; None, in older entries,
+            alternates between forwards and backwards.
     """
 
     name: str
@@ -94,7 +94,7 @@ class Plan(
 
     @property
     def extent(self) -> str:
-        """Return how many repeats are planned, as every run says it: `3`, or `until ± 0.5 %`."""
+        """Return the planned repeats as every run records them: `3`, or `until ± 0.5 %`."""
         return str(self.repeats) if self.until_pct is None else f"until ± {self.until_pct:g} %"
 
     @property
@@ -105,12 +105,12 @@ class Plan(
 
     @property
     def specs(self) -> tuple[RunSpec, ...]:
-        """Return the spec of every run, those of the variants compared first."""
+        """Return the spec of every run, the compared variants' first."""
         return (*self.variants, *(transfer.spec for transfer in self.weight_transfers))
 
 
 def matching_variants(spec: RunSpec) -> tuple[RunSpec, ...]:
-    """Return the variants that a stored run is one of: its own, and the same one with any GPUs."""
+    """Return the variants to which a stored run belongs: its own, and the same one with any GPUs."""
     if spec.variant.get("devices") == "":
         return (spec,)
     return spec, RunSpec(workload=spec.workload, variant={**spec.variant, "devices": ""})
@@ -124,7 +124,7 @@ def decode_plan(text: str) -> Plan:
     """Read a plan from JSON of this or an earlier version; parameters it does not name get their defaults.
 
     Raises:
-        msgspec.MsgspecError: The text is no plan of this version.
+        msgspec.MsgspecError: The text is not a plan of this version.
     """
     plan = msgspec.json.decode(text, type=Plan)
     pairs = ((transfer, with_defaults(transfer.spec)) for transfer in plan.weight_transfers)
@@ -135,12 +135,12 @@ def decode_plan(text: str) -> Plan:
 
 
 class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a publication gives where a setting changes to `after`, and others have these `settings`.
+    """A published result of changing a setting to `after`, with other `settings` fixed.
 
     Attributes:
-        figure: The figure then, in the unit of the effect's metric.
+        figure: The figure afterwards, in the unit of the effect's metric.
         ratio: The speed-up, or the two ends of its range.
-        says: What it says in words instead.
+        says: Its words instead of figures.
     """
 
     after: Value
@@ -151,14 +151,14 @@ class PublishedValue(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def ends(self) -> tuple[float, ...]:
-        """Return the two ends of the ratio, none without one."""
+        """Return the two ends of the ratio; empty without one."""
         return () if self.ratio is None else self.ratio if isinstance(self.ratio, tuple) else (self.ratio, self.ratio)
 
 
 class PublishedEffect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a publication says of one setting that changes from `before`, where others have these `settings`.
+    """The published effect of changing one setting from `before`, with other `settings` fixed.
 
-    `figure` is the key of a metric, `before_figure` what it is before the change.
+    `figure` is the key of a metric, `before_figure` its value before the change.
     """
 
     workload: str
@@ -171,7 +171,7 @@ class PublishedEffect(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A publication that a preset repeats: its title, its figures, and the machine they are of if it says so."""
+    """A publication that a preset repeats: its title, its figures, and their machine if stated."""
 
     title: str
     effects: tuple[PublishedEffect, ...] = ()
@@ -180,13 +180,13 @@ class Article(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True)
 class Publication:
-    """An article, and the keys of the variants that repeat what it measured."""
+    """An article, and the keys of the variants that repeat its measurements."""
 
     article: Article
     keys: frozenset[Hashable]
 
 
 def step_key(spec: RunSpec) -> Hashable:
-    """Return a key that variants of one step share, however long they measure."""
+    """Return a key that variants with the same step share, however long they measure."""
     settings = (setting for setting in spec.variant.items() if setting[0] not in OUTSIDE_STEP)
     return spec.workload, frozenset(settings)

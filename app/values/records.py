@@ -20,25 +20,25 @@ def worst_state(states: Iterable[EvidenceState]) -> EvidenceState | None:
 
 
 def match_of(state: EvidenceState | None) -> bool | None:
-    """Return whether all ran as requested, by what was verified; None if that is not known."""
+    """Return whether all ran as requested, by what was verified; None if unknown."""
     return state == "verified" if state in ("verified", "mismatch") else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """One stored run as a list shows it.
+    """A stored run's row in a list.
 
     Attributes:
         run: Its number in this database.
         uid: The same in every database.
         ended_utc_ns: None while it runs, like `outcome`.
         spec: What ran, complete.
-        evidence_state: What its evidence verified of the request; None if none was collected.
-        evidence_reason: Why that is not all.
-        purpose: What it was made for, if not for its own sake.
-        planned: How many repeats its experiment planned (`PLANNED_KEY`); None if it was made by hand, or before 0.3.
-        deleted_utc_ns: When it was put in the trash; None if it is not there.
-        host: The host it was made on, as the user calls it; None for the program's own machine.
+        evidence_state: How much of the request its evidence verified; None without evidence.
+        evidence_reason: Why it did not verify everything.
+        purpose: Its purpose, unless it ran for its own sake.
+        planned: How many repeats its experiment planned (`PLANNED_KEY`); None for a manual run, or before 0.3.
+        deleted_utc_ns: When it was moved to the trash; None if not there.
+        host: The user's name for its host; None for the program's own machine.
         gpus: UUIDs of its GPUs.
     """
 
@@ -70,7 +70,7 @@ class RunRow:
 class Phase:
     """One phase of a run; `end_ns` is None while it lasts.
 
-    `energy_mj` is that of the run's GPUs together, None if not measured; `energy_error_mj` bounds its error.
+    `energy_mj` is the total of the run's GPUs, None if not measured; `energy_error_mj` bounds its error.
     """
 
     name: PhaseName

@@ -109,13 +109,13 @@ class Paintable(Protocol):
 class PlotCanvas(pg.GraphicsView):  # type: ignore[misc]  # pyqtgraph has no types
     """A view between two axes, without the forty hidden widgets of a `PlotItem`'s menu.
 
-    The axes and what is `behind` the curves are painted once, into an image; a frame lays it down and paints what is in
-    `front` on it. It is made again with another range, size or style of the axes, and after `renew`. With `turns` the
-    last frame stands, stretched, until it is the canvas's turn to be painted.
+    The axes and layers `behind` the curves are painted once, into an image that each frame draws below the layers in
+    `front`. It is repainted after changes of range, size or style, and after `renew`. With `turns` the last frame
+    stays, stretched, until the canvas's turn.
 
-    Its ranges are set, never found; only an interactive one takes the wheel and drags. One that `scrolls` leaves the
-    wheel without Ctrl to what is around it. `hovered` has the time and the value under the pointer, `zoomed` a factor
-    and the time that keeps its place; over the value axis `value_zoomed`, `value_dragged` and `value_reset` come.
+    Its ranges are always set from outside; only an interactive canvas handles the wheel and drags. One that `scrolls`
+    leaves the wheel without Ctrl to its parent. `hovered` carries time and value under the pointer, `zoomed` a factor
+    and the fixed time; the value axis emits `value_zoomed`, `value_dragged` and `value_reset`.
     """
 
     painting = Signal()
