@@ -21,11 +21,11 @@ _MAX_REPORTS = 20
 _PACKAGES = ("PySide6", "pyqtgraph", "numpy", "scipy", "msgspec", "psutil", "sqlite-utils", "tensorflow")
 _REPORTS = "crash-*.txt"
 _FAULTS = "fault-*.txt"
-"""What `faulthandler` wrote of a process that died of a signal; empty while nothing happened."""
+"""Files in which `faulthandler` records a process killed by a signal; otherwise empty."""
 
 
 def install_hooks() -> None:
-    """Write a report for each exception that nobody handles, on any thread, and then do what was done before."""
+    """Write a report for each unhandled exception, on any thread, then call the former hooks."""
     earlier, earlier_of_threads = sys.excepthook, threading.excepthook
 
     def report(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -44,7 +44,7 @@ def install_hooks() -> None:
 
 
 def watch_faults() -> None:
-    """Have the stacks written to a file where this process dies of a signal, such as a segmentation fault."""
+    """Have the stacks written to a file if a signal, such as a segmentation fault, kills this process."""
     import faulthandler
 
     path = log_folder() / f"fault-{_stamp()}.txt"
@@ -84,7 +84,7 @@ def write_report(title: str, details: str) -> Path | None:
 
 
 def new_reports() -> list[Path]:
-    """Return the reports that were not dismissed yet, the oldest first; removes traces of processes that ended well."""
+    """Return the reports not yet dismissed, oldest first; remove traces of processes that ended normally."""
     import psutil
 
     folder = log_folder()
@@ -103,7 +103,7 @@ def dismiss_reports(reports: Sequence[Path]) -> None:
 
 
 def _stamp() -> str:
-    # Two crashes of one process within a second would have one name: the nanoseconds tell them apart.
+    # Two crashes of one process within a second would have the same name without the nanoseconds.
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{time.monotonic_ns()}-{os.getpid()}"
 
 

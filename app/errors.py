@@ -1,10 +1,10 @@
-"""Errors of the user's world: shown in one sentence with what to do. Everything else is a bug and crashes."""
+"""Errors in the user's world, shown in one sentence with what to do. Everything else is a bug and crashes."""
 
 from pathlib import Path
 
 
 def bug_message(error: BaseException) -> str:
-    """Return what to show of a bug where a traceback alone is not enough."""
+    """Return the text for a bug where a traceback alone is not enough."""
     description = f"{type(error).__name__}: {error}".removesuffix(": ")
     return f"This is a bug in VariantScope ({description}); what is stored is kept. Please report it."
 
@@ -13,7 +13,7 @@ class UserError(Exception):
     """Something in the user's world is wrong (a file, a disk, a device): one sentence with what to do."""
 
     may_pass = False
-    """Whether the same may soon succeed: a lock or a full disk goes, a run that is gone does not come back."""
+    """Whether a retry may soon succeed: a lock or a full disk may clear, a deleted run does not come back."""
 
 
 class DatabaseError(UserError):
@@ -22,7 +22,7 @@ class DatabaseError(UserError):
     may_pass = True
 
     def __init__(self, sentence: str, in_window: str = "") -> None:
-        """Say what is wrong and what to do; `in_window` is the sentence for the window, where that names no command."""
+        """Store the sentence; `in_window` is the window's sentence, if that names no command."""
         super().__init__(sentence)
         self.in_window = in_window or sentence
 
@@ -35,19 +35,19 @@ class DatabaseLockedError(DatabaseError):
 
 
 class DatabaseGoneError(DatabaseError):
-    """The database is no longer what it was: damaged, or another file has taken its place."""
+    """The database is no longer the same: it is damaged, or another file has replaced it."""
 
 
 class DatabaseMissingError(DatabaseGoneError):
-    """The database was open or chosen in Settings, and there is no file at its path any more."""
+    """The database was open or chosen in Settings, and its file no longer exists."""
 
 
 class DatabaseReplacedError(DatabaseGoneError):
-    """The database was open, and there is another database at its path now."""
+    """The database was open, and another database is now at its path."""
 
 
 class TelemetryError(UserError):
-    """There is no telemetry at all (never for one absent field or device)."""
+    """There is no telemetry at all; a single absent field or device is no error."""
 
 
 def write_error(path: Path, error: OSError) -> UserError:

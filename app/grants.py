@@ -1,12 +1,12 @@
-"""The gate: what is executed or connected to is a grant of this user on this machine, never a value of a run.
+"""Grants: only what this user allowed on this machine is executed or connected to, whatever a run names.
 
 A run, a plan, a preset or a setting of a database may name a Python, packages, a host or a source text; each may come
-from somebody else. It is started only where the user has typed it on this machine, or has answered one question that
-shows it in full. Grants are in one private file of the user's config folder, outside any database.
+from another user. It starts only if the user typed it on this machine, or agreed to a question that shows it in full.
+Grants are in a private file in the user's config folder, outside any database.
 
-Whoever starts something asks first (`RunServices.admit`, `find_host`, `load_custom_workloads`). Where a process is
-started and where it gets its order (`app.runs.launcher`) nobody is asked any more: what is not granted by then is
-refused, so that no way to a process can leave out the question.
+Code that starts something asks first (`RunServices.admit`, `find_host`, `load_custom_workloads`). Where processes start
+and get their orders (`app.runs.launcher`), anything not yet granted is refused without a question, so that no path to a
+process can skip the question.
 """
 
 import os
@@ -44,23 +44,23 @@ _COMMANDS = {
     "source": "list parameters {file}",
     "script": "run -- …",
 }
-"""By kind, a command whose words grant it."""
+"""By kind, a command whose arguments grant it."""
 
 _MOST_AT_ONCE = 20
-"""Requests that a question shows in full on any screen."""
+"""The most requests that a question shows in full on any screen."""
 _MOST_NAMED = 8
-"""Characters of a request that are named after it."""
+"""How many characters of a request are displayed as its name."""
 
 
 class Grant(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What the user allows.
 
     Attributes:
-        kind: What it is.
+        kind: The kind of thing allowed.
         value: The path of a Python, the packages of a variant, the whole address of a host, or the SHA-256 of a source
             text, or of a command and its tree.
-        host: The host of a Python or of packages, as the user calls it; "" is this machine.
-        path: Where a source text was read: next to it is the data that it reads. Of a script the command and folder.
+        host: The host of a Python or of packages, by the user's name; "" is this machine.
+        path: Where a source text was read, because it may read data beside it. For a script, the command and folder.
     """
 
     kind: Literal["interpreter", "packages", "host", "source", "script"]
@@ -97,7 +97,7 @@ Consent = Callable[[Sequence[Grant]], bool]
 
 
 def typed(_grants: Sequence[Grant]) -> bool:
-    """Allow what the user has typed or chosen just now."""
+    """Allow what the user has just typed or chosen."""
     return True
 
 
@@ -107,7 +107,7 @@ def refuse(_grants: Sequence[Grant]) -> bool:
 
 
 def require(needed: Iterable[Grant], consent: Consent) -> None:
-    """Let pass what is granted, and grant what `consent` allows; raises `UserError` for the rest."""
+    """Accept what is granted, and grant what `consent` allows; raises `UserError` for the rest."""
     granted = read_grants()
     missing = list(dict.fromkeys(grant for grant in needed if grant not in granted))
     if not missing:
@@ -127,9 +127,9 @@ def describe(grants: Sequence[Grant]) -> str:
 
 
 def interpreter_grant(python: object, host: str) -> Grant | None:
-    """Return what the value of `interpreter` needs on a host, "" for this machine.
+    """Return the grant that a value of `interpreter` needs on a host, "" for this machine.
 
-    None for the program's own Python, for a version, and for the Python that the user's environment variable names.
+    None for the program's own Python, for a version, and for the Python in the user's environment variable.
     """
     python = str(python)
     if os.sep not in python or (not host and python in (sys.executable, sys.prefix, default_interpreter())):
@@ -138,9 +138,9 @@ def interpreter_grant(python: object, host: str) -> Grant | None:
 
 
 def variant_grants(variant: Variant, host: str) -> list[Grant]:
-    """Return what a variant needs on a host, "" for this machine: the Python and the packages that it names."""
+    """Return the grants that a variant needs on a host, "" for this machine: for its Python and packages."""
     python, packages = interpreter_grant(variant.get("interpreter", ""), host), str(variant.get("packages", ""))
-    # Installing a package may run its code already.
+    # Installing a package may already run its code.
     return [
         *([python] if python else []),
         *([Grant(kind="packages", value=packages, host=host)] if packages else []),
@@ -148,7 +148,7 @@ def variant_grants(variant: Variant, host: str) -> list[Grant]:
 
 
 def source_grant(source: Source, variant: Variant | None = None) -> Grant:
-    """Return what a custom workload's text needs, or a command with the values of a variant."""
+    """Return the grant for a custom workload's text, or for a command with a variant's values."""
     if source.command is not None:
         line = command_line(source.command, variant or {})
         return Grant(kind="script", value=source.sha256, path=f"{line} in {source.path}")
@@ -156,12 +156,12 @@ def source_grant(source: Source, variant: Variant | None = None) -> Grant:
 
 
 def ordered_variant(order: Start | JobRequest) -> Variant:
-    """Return the variant whose Python and packages an order takes; empty if it takes this machine's."""
+    """Return the variant that determines an order's Python and packages; empty for this machine's default."""
     return order.spec.variant if isinstance(order, Start | ComputeGradients) else {}
 
 
 def order_grants(order: Start | JobRequest) -> list[Grant]:
-    """Return what an order to a process of this machine needs: Python and packages that it names, the text it runs."""
+    """Return the grants that an order on this machine needs: for its Python, packages and text."""
     source = order.source if isinstance(order, Start | ComputeGradients | DescribeFile) else None
     variant = ordered_variant(order)
     return [*variant_grants(variant, ""), *([source_grant(source, variant)] if source else [])]
@@ -172,12 +172,12 @@ def grants_path() -> Path:
 
 
 def read_grants() -> tuple[Grant, ...]:
-    """Return what the user has allowed so far; raises `UserError` for a file that is damaged."""
+    """Return what the user has allowed so far; raises `UserError` for a damaged file."""
     return read_list(grants_path(), tuple[Grant, ...], "grants", "delete it, and VariantScope asks again")
 
 
 def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> Entries:
-    """Return the entries of a file of the user's, none if there is no file; raises `UserError`."""
+    """Return the entries of a user's file, empty without the file; raises `UserError`."""
     try:
         return msgspec.json.decode(read_file(path), type=list_type)
     except FileNotFoundError:
@@ -189,7 +189,7 @@ def read_list(path: Path, list_type: type[Entries], noun: str, remedy: str) -> E
 
 
 def rewrite_list(path: Path, entries: Callable[[], Sequence[msgspec.Struct]]) -> None:
-    """Replace a file of the user's by these entries, while no other program does; raises `UserError`."""
+    """Replace the entries of a user's file, under a lock; raises `UserError`."""
     try:
         rewrite_private(path, lambda: msgspec.json.format(msgspec.json.encode(entries()), indent=2))
     except OSError as error:

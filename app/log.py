@@ -1,4 +1,4 @@
-"""The program's log: one rotating file per process of the program, in the user's state folder.
+"""The program's log: one rotating file per program process, in the user's state folder.
 
 Modules log to `variantscope.<area>` of the standard `logging`: run, worker, telemetry, storage, gui, queue. The sampler
 appends to its program's file; a worker's stderr goes to its run's log, and here at level debug.
@@ -30,14 +30,14 @@ _MAX_FILES = 20
 _PROGRAM = "variantscope"
 
 run_number: ContextVar[int | None] = ContextVar("run_number", default=None)
-"""The run that a thread makes: its number is in each line that the thread logs."""
+"""The run of a thread, whose number is in each line that the thread logs."""
 
 
 def configure(level: str | None = None) -> None:
     """Start the log of this process; later calls only change its level.
 
-    The file is made with the first line. Older files are removed, except for the newest. The level is one of `LEVELS`;
-    None is that of the environment variable, or info.
+    The file is created with the first line. Old files are removed, except for the newest. The level is one of `LEVELS`;
+    None means that of the environment variable, or info.
     """
     logger = logging.getLogger(_PROGRAM)
     chosen = level or os.environ.get(LEVEL_VARIABLE, "").lower()
@@ -45,7 +45,7 @@ def configure(level: str | None = None) -> None:
         logger.setLevel(chosen.upper())
     if log_file() is not None:
         return
-    from logging.handlers import RotatingFileHandler  # takes as long as the window's first paint may not wait
+    from logging.handlers import RotatingFileHandler  # here: slow to import, and the window's first paint must not wait
 
     class PrivateFile(RotatingFileHandler):
         _open = _open_log
@@ -58,7 +58,7 @@ def configure(level: str | None = None) -> None:
         folder.mkdir(0o700, parents=True, exist_ok=True)
         remove_oldest(folder.glob("*.log*"), _MAX_FILES)
     except OSError:
-        # A program without a log works as well: the folder may be read-only.
+        # The program also works without a log, as in a read-only folder.
         logger.addHandler(logging.NullHandler())
         return
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
@@ -70,7 +70,7 @@ def configure_child() -> None:
     path = os.environ.get(_FILE_VARIABLE)
     if not path:
         return
-    from logging.handlers import WatchedFileHandler  # follows the program when that starts a new file
+    from logging.handlers import WatchedFileHandler  # follows the program when it starts a new file
 
     class PrivateFile(WatchedFileHandler):
         _open = _open_log
@@ -92,19 +92,19 @@ def child_environment() -> dict[str, str]:
 def log_folder() -> Path:
     if named := os.environ.get(FOLDER_VARIABLE):
         return Path(named)
-    import platformdirs  # here, for the window's first paint does not need it
+    import platformdirs  # here: the window's first paint does not need it
 
     return platformdirs.user_state_path(_PROGRAM)
 
 
 def log_file() -> Path | None:
-    """Return this process's log, which need not exist yet; None if there is none."""
+    """Return this process's log, which need not exist yet; None without one."""
     handlers = logging.getLogger(_PROGRAM).handlers
     return next((Path(handler.baseFilename) for handler in handlers if isinstance(handler, logging.FileHandler)), None)
 
 
 def log_tail(lines: int) -> str:
-    """Return the last lines of this process's log; "" if there is none."""
+    """Return the last lines of this process's log; "" without one."""
     path = log_file()
     if path is None or not path.exists():
         return ""
@@ -119,13 +119,13 @@ def remove_oldest(files: Iterable[Path], count: int) -> None:
 
 
 def _open_log(handler: logging.FileHandler) -> TextIOWrapper:
-    """Open a handler's file, which names runs, devices and paths, for its user alone."""
+    """Open a handler's file so that only its user can read it, because it names runs, devices and paths."""
     file = open(handler.baseFilename, handler.mode, encoding=handler.encoding, opener=open_private)  # noqa: SIM115
     return cast(TextIOWrapper, file)
 
 
 def _drop_line(handler: logging.Handler, record: logging.LogRecord) -> None:
-    """Say what is wrong with a line, unless it cannot be written: a program without a log works as well."""
+    """Report a faulty line, but ignore one that cannot be written: the program also works without a log."""
     if not isinstance(sys.exc_info()[1], OSError):
         logging.Handler.handleError(handler, record)
 
@@ -140,7 +140,7 @@ def _add_handler(handler: logging.Handler) -> None:
 
 
 class _PlainFormatter(logging.Formatter):
-    """Keeps what devices and workers are called from commanding the terminal that the log is read on."""
+    """Prevents names of devices and workers from controlling the terminal on which the log is read."""
 
     def format(self, record: logging.LogRecord) -> str:
         return plain_text(super().format(record))

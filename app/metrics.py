@@ -1,7 +1,7 @@
-"""The metrics of a run, one row each: every table, document, order and report of runs is a loop over them.
+"""The metrics of a run, one row each, over which every table, document, order and report of runs loops.
 
-To add a metric, add a row to `METRICS`. A metric that History sorts by needs a column or an expression of the
-database; everything else reads the row.
+To add a metric, add a row to `METRICS`. A metric by which History sorts also needs a column or an SQL expression;
+everything else reads the row.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -20,13 +20,13 @@ from app.values.events import Summary
 from app.values.records import RunRow, StoredRun
 
 Fold = Literal["median", "highest"]
-"""What a metric of several runs of one variant amounts to."""
+"""How a metric combines the runs of one variant."""
 
 Better = Literal["higher", "lower", ""]
 """Which values are better; "" if neither is."""
 
 Section = Literal["Summary", "Energy", "Memory, highest", "Telemetry", "Run"]
-"""The group of a run's page that has the metric."""
+"""The group of a run's page that contains the metric."""
 
 _FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {
     "median": lambda values: float(np.median(values)),
@@ -38,9 +38,8 @@ _FOLDS: Mapping[Fold, Callable[[Sequence[float]], float]] = {
 class ListColumn:
     """A metric as a column of History.
 
-    `order` is the name that `--sort` uses, `sql` the expression over `runs` that is compared, `widest`
-    the longest text to make room for, `is_default` whether the column is shown until the user chooses, `in_terminal`
-    whether `list` prints it too.
+    `order` is its name for `--sort`, `sql` the expression over `runs` to sort by, `widest` the longest expected text,
+    `is_default` whether the column is visible by default, `in_terminal` whether `list` also prints it.
     """
 
     order: str
@@ -54,15 +53,14 @@ class ListColumn:
 class Metric:
     """One metric of a run.
 
-    A value comes from the run's summary (`of_summary`), from its row (`of_row`) or, where its samples or epochs are
-    needed, from the whole run (`of_run`), whose telemetry fields it `reads`; None is "not measured". `unit` may name
+    A value comes from the run's summary (`of_summary`), from its row (`of_row`) or, if it needs samples or epochs, from
+    the whole run (`of_run`), whose telemetry fields it `reads`; None means "not measured". `unit` may contain
     `{example}` or `{examples}`; `format` takes the value divided by `unit_size`, and the unit; `alone` takes the value
-    itself and chooses the unit, where the figure stands in no column. `label` names the
-    metric, `title` heads its columns. `better` says which values are, `fold` what several runs amount to. `detail`
-    explains one run's value. `json` is its path in documents of runs and comparisons, with dots between keys.
-
-    `headline` metrics stand large on a run's page, `brief` ones in the line below a finished run, `compared` ones in
-    Compare, its documents and reports, `in_terminal` ones in the terminal's table of a comparison.
+    and chooses the unit, for figures outside columns. `label` names the metric, `title` heads its columns. `better`
+    says which values are, `fold` how runs are combined. `detail` explains one run's value. `json` is its path in
+    documents of runs and comparisons, with dots between keys. `headline` metrics are large on a run's page, `brief`
+    ones in the line below a finished run, `compared` ones in Compare, its documents and reports, `in_terminal` ones in
+    the terminal's comparison table.
     """
 
     key: str
@@ -94,7 +92,7 @@ class Metric:
 
     @property
     def name(self) -> str:
-        """Return the label as it stands within a sentence; a name such as Keras keeps its capital."""
+        """Return the label within a sentence; a name such as Keras keeps its capital."""
         is_word = self.label.split()[0][1:].islower()
         return self.label[0].lower() + self.label[1:] if is_word else self.label
 
@@ -104,27 +102,27 @@ class Metric:
         return self.of_row(row) if self.of_row else None
 
     def value(self, run: StoredRun) -> float | None:
-        """Return the value of a stored run; slow where its samples are needed."""
+        """Return the value for a stored run; slow if it needs samples."""
         return self.of_run(run) if self.of_run else self.row_value(run.row)
 
     def text(self, value: float | None, example: str) -> str:
-        """Return a value as columns have it, in one unit; `example` is the word for one item of the workload's data."""
+        """Return a value in the unit of its columns; `example` is the word for one item of the workload's data."""
         unit = self.unit.format(example=example, examples=units.plural(example))
         return self.format(None if value is None else value / self.unit_size, unit)
 
     def figure(self, value: float | None, example: str) -> str:
-        """Return a value that stands alone, in the unit that suits it; `example` is as for `text`."""
+        """Return a value outside columns, in the best unit; `example` is as for `text`."""
         return self.alone(value) if self.alone else self.text(value, example)
 
     def figures(self, values: Sequence[float | None], examples: Sequence[str]) -> list[str]:
-        """Return values that stand side by side, in the unit that suits them if that is one, else as in columns."""
+        """Return neighbouring values in their common best unit, or else as in columns."""
         pairs = list(zip(values, examples, strict=True))
         texts = [self.figure(*pair) for pair in pairs]
         chosen = {text.partition("\N{NO-BREAK SPACE}")[2] for text in texts if text != units.ABSENT}
         return texts if len(chosen) == 1 else [self.text(*pair) for pair in pairs]
 
     def aggregate(self, values: Sequence[float | None]) -> float | None:
-        """Return the figure of several runs from their values; None if no run has one."""
+        """Return the combined value of several runs; None if no run has one."""
         numbers = [value for value in values if value is not None]
         return _FOLDS[self.fold](numbers) if numbers else None
 
@@ -145,7 +143,7 @@ def aggregate_metrics(runs: Sequence[RunMetrics]) -> RunMetrics:
 def put_json(document: dict[str, Any], metric: Metric, value: float | Sequence[float | None] | None) -> None:
     """Write a metric into a document at its path.
 
-    Dictionaries on the way are added. The value may be those of several runs; None is null.
+    Missing dictionaries are added. The value may be a list for several runs; None becomes null.
     """
     *parents, last = metric.json.split(".")
     for parent in parents:
@@ -154,7 +152,7 @@ def put_json(document: dict[str, Any], metric: Metric, value: float | Sequence[f
 
 
 def describe_blocks(summary: Summary) -> str:
-    """Return how many measured blocks count, and how many before them were cut as a warm-up."""
+    """Return how many measured blocks count, and how many earlier ones were cut as a warm-up."""
     counted = f"{summary.blocks:,} measured {units.plural('block', summary.blocks)}"
     return f"{counted}, {summary.blocks_cut} before them cut as warm-up" if summary.blocks_cut else counted
 
@@ -197,7 +195,7 @@ def _duration_s(row: RunRow) -> float | None:
 
 
 def _throttled_s(run: StoredRun) -> float | None:
-    """Return how long the cause that did most held the run's worst GPU back."""
+    """Return the longest throttled time by one cause on the run's worst GPU."""
     shares, measured_s = throttled_shares(run), run.row.summary.measured_s
     return None if measured_s is None or not shares else max(shares.values()) * measured_s
 
@@ -227,7 +225,7 @@ def _operations_detail(row: RunRow) -> str:
 
 
 def _utilisation_detail(row: RunRow) -> str:
-    """Return what the share is of; a share above one says that the peak was measured on a busy machine."""
+    """Return the reference of the share; a share above one means that the peak was measured on a busy machine."""
     peak = units.flops(row.summary.peak_flops_per_s or 0)
     basis = f"Of {peak}, measured with a large matrix product"
     if (mfu(row.summary) or 0) <= 1:
@@ -244,7 +242,7 @@ def _energy_detail(row: RunRow) -> str:
     return f"Source: {source}" if source else ""
 
 
-# A row of the table is a few lines of code: broken argument by argument nobody could read it as one.
+# One row per line: broken argument by argument, the table would be unreadable.
 # fmt: off
 METRICS: tuple[Metric, ...] = (
     Metric(key="throughput", label="Throughput", unit="{examples}/s", of_summary=field("throughput"), better="higher",

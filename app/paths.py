@@ -1,4 +1,4 @@
-"""Where the program, its resources and its databases are on disk, what starts it, and which version it is."""
+"""The paths of the program, its resources and its databases, the command that starts it, and its version."""
 
 import contextlib
 import errno
@@ -11,43 +11,43 @@ from io import BufferedReader
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-"""The folder of `app` and `workloads`: a checkout's root, or where packages are installed."""
+"""The folder of `app` and `workloads`: a checkout's root, or the installation folder."""
 
 RESOURCES = ROOT / "resources"
 """Icons, presets, and reference runs, next to the packages."""
 
 DATABASE_NAME = "profiles.db"
 RUNS_SUFFIX = ".vscope"
-"""Of a small database with exported runs."""
+"""The suffix of a small database with exported runs."""
 
 DATABASE_SUFFIXES = (RUNS_SUFFIX, ".db")
-"""Of every file that an export makes as a database."""
+"""The suffixes of exported databases."""
 
 """Of a file of telemetry that the desktop opens with this program."""
 
 DESKTOP_NAME = "variantscope"
-"""Of the entry in the desktop's menu, without `.desktop`, by which the desktop knows the window, and of its icon."""
+"""The name of the desktop entry, without `.desktop`, by which the desktop identifies the window, and of its icon."""
 
 COMPLETE_VARIABLE = "_VARIANTSCOPE_COMPLETE"
-"""The environment variable by which a shell asks to complete a line."""
+"""The environment variable with which a shell requests completion of a line."""
 
 _MAX_NAME_CHARS = 200
-"""Of a file's name without its suffix: file systems allow 255 bytes."""
+"""The longest file name without its suffix: file systems allow 255 bytes."""
 
 
 def checkout_root() -> Path | None:
-    """Return the checkout that this program runs from; None if it is installed elsewhere."""
+    """Return the checkout from which this program runs; None if it is installed elsewhere."""
     return ROOT if (ROOT / "start.py").is_file() and (ROOT / "pyproject.toml").is_file() else None
 
 
 PROGRAM = "variantscope" if checkout_root() is None else "python -m app"
-"""What a user types to start it, for every sentence that names a command."""
+"""The command that starts it, for every sentence that names a command."""
 
 
 @functools.cache
 def program_version() -> str:
-    """Return the version of this program, from its pyproject.toml or, where that was not installed, its metadata."""
-    import importlib.metadata  # here: the window's first paint needs neither
+    """Return this program's version, from its pyproject.toml or, without that, its metadata."""
+    import importlib.metadata  # here: the window's first paint does not need it
     import tomllib
 
     if checkout_root() is None:
@@ -59,8 +59,8 @@ def program_version() -> str:
 def python_environment() -> dict[str, str]:
     """Return this process's environment for another Python that runs a module of this program with `-m`.
 
-    The program's root is first on its path, and the current folder nowhere, where a file may have a library's name: not
-    as an empty entry either, nor in what that Python starts.
+    The program's root is first on the path. The current folder, which may contain a file with a library's name, is not
+    on it, even as an empty entry or for child processes.
     """
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
@@ -74,20 +74,20 @@ def default_database() -> Path:
 
 
 def open_private(path: str, flags: int) -> int:
-    """Open a file as the `opener` of `open`: if it is created, only its user may read it, whatever the umask."""
+    """Open a file as the `opener` of `open`: a new file is readable only by its user, whatever the umask."""
     return os.open(path, flags, 0o600)
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a file of the user's for reading; raises `OSError`, also for a device or a pipe, which may have no end."""
-    mode = path.stat().st_mode  # before it is opened: a pipe waits for its writer
+    """Open a user's file for reading; raises `OSError`, also for a device or a pipe, which may have no end."""
+    mode = path.stat().st_mode  # before opening: a pipe would wait for its writer
     if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
         raise OSError(errno.EINVAL, "it is not a regular file")
     return path.open("rb")
 
 
 def read_file(path: Path, most_bytes: int = 10_000_000) -> bytes:
-    """Return what a file of the user's holds; raises `OSError`, also where these are more bytes."""
+    """Return the content of a user's file; raises `OSError`, also for more bytes."""
     with open_regular(path) as file:
         if os.fstat(file.fileno()).st_size <= most_bytes and len(content := file.read(most_bytes + 1)) <= most_bytes:
             return content
@@ -95,14 +95,14 @@ def read_file(path: Path, most_bytes: int = 10_000_000) -> bytes:
 
 
 def ensure_home() -> None:
-    """Set HOME where neither it nor the list of users has one, as in a container of any user: below the temporary one.
+    """Set a missing HOME to a temporary folder, for example in a container under an arbitrary user id.
 
     Raises:
-        SystemExit: That folder is somebody else's.
+        SystemExit: That folder belongs to another user.
     """
     if expand_home(Path("~")) != Path("~"):
         return
-    import tempfile  # here: who has a home does not wait for it
+    import tempfile  # here: most users have a home
 
     folder = Path(tempfile.gettempdir()) / f"variantscope-{os.geteuid()}"
     with contextlib.suppress(FileExistsError):
@@ -114,12 +114,12 @@ def ensure_home() -> None:
 
 
 def expand_home(path: Path) -> Path:
-    """Return a path with a home instead of its `~`; pathlib raises `RuntimeError` if there is no such user."""
+    """Return a path with its `~` expanded; pathlib raises `RuntimeError` for an unknown user."""
     return Path(os.path.expanduser(path))  # noqa: PTH111
 
 
 def config_path(name: str, variable: str) -> Path:
-    """Return a file of the user's config folder, or the one that an environment variable names in its place."""
+    """Return a file in the user's config folder, or the one that an environment variable names instead."""
     if named := os.environ.get(variable):
         return expand_home(Path(named))
     import platformdirs
@@ -128,7 +128,7 @@ def config_path(name: str, variable: str) -> Path:
 
 
 def rewrite_private(path: Path, change: Callable[[], bytes]) -> None:
-    """Replace a file of the user's whole, while no other program does; `change` returns its text. Raises `OSError`."""
+    """Replace a user's file completely, under a lock; `change` returns its text. Raises `OSError`."""
     path.parent.mkdir(0o700, parents=True, exist_ok=True)
     with _locked(path.parent):
         new = path.with_name(f".{path.name}.new")
@@ -148,10 +148,10 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def weights_path(database: Path, uid: str) -> Path:
-    """Return the file for the weights of the run with that uid, in a folder next to the database.
+    """Return the file for the weights of the run with that uid, in a folder beside the database.
 
-    Uids of this program are names of files already. Older versions imported a uid with any character after a NUL: it is
-    quoted, so that it names a file in that folder, and no other run's.
+    This program's uids are valid file names. Older versions imported uids with any character after a NUL: these are
+    quoted, so that they name a unique file in that folder.
     """
     from urllib.parse import quote  # here: the window's first paint does not need it
 

@@ -1,4 +1,4 @@
-"""Queries of the database of runs, and what it answers about many runs, experiments and the queue."""
+"""Queries of the database of runs, and its answers about many runs, experiments and the queue."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,28 +11,28 @@ from app.values.records import RunRow
 from workloads.protocol import RunSpec
 
 TEXT_ORDERS = frozenset(("workload", "framework", "variant", "tags", "host", "devices", "outcome", "evidence"))
-"""Orders that go from A to Z at first; all others go from the highest down."""
+"""Orders that start in ascending alphabetical order; all others start in descending order."""
 
 RUN_ORDERS: tuple[str, ...] = (
     *("run", "started", "workload", "framework", "variant", "tags", "match"),
     *("host", "devices", "outcome", "evidence"),
     *(metric.list_column.order for metric in METRICS if metric.list_column),
 )
-"""What a list of runs can be ordered by; `match` is how well they match a search, the newest first without one."""
+"""The orders of a list of runs; `match` is the quality of a search match, newest first without a search."""
 
 SEARCH_FIELDS: tuple[str, ...] = (
     *("variant", "workload", "tag", "note", "card", "host", "outcome", "evidence", "started", "experiment", "reason"),
 )
-"""Where a search looks, the best place first; each is a column of `run_words`, and can be named: `note:cudnn`."""
+"""The fields that a search covers, best first; each is a column of `run_words`, and can be named: `note:cudnn`."""
 
 FREE_TEXT = frozenset({"note", "experiment", "reason"})
-"""Fields in which a plain word counts only where no field before them holds it."""
+"""Fields in which a plain word counts only if no earlier field contains it."""
 
 _ALIASES = {"tags": "tag", "gpu": "card", "device": "card"}
 
 
 class SearchWord(NamedTuple):
-    """A word of a search as it was `typed`; `field` is where it must be, "" for anywhere."""
+    """A word of a search as `typed`; `field` is the field that must contain it, "" for any."""
 
     typed: str
     field: str
@@ -51,13 +51,13 @@ def _search_word(word: str) -> SearchWord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SearchResult:
-    """What a query found.
+    """The result of a query.
 
     Attributes:
         runs: The runs in order.
-        fields: Of a search: by run the field in which each word was found, "run" for its number.
+        fields: For a search, by run, the field in which each word was found, "run" for its number.
         left_out: How many more runs hold the words in free text that does not count.
-        wider: The search that finds these.
+        wider: The search that finds these runs.
     """
 
     runs: Sequence[int] = ()
@@ -68,11 +68,11 @@ class SearchResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Common:
-    """What the runs that a query found have in common.
+    """What the runs found by a query have in common.
 
     Attributes:
-        agreed: The orders by which none of several runs differs from another.
-        largest: By workload the largest throughput and energy for one example, by order; None if none has any.
+        agreed: The orders in which several runs are all equal.
+        largest: By workload, the largest throughput and energy per example, by order; None without any.
     """
 
     agreed: frozenset[str] = frozenset()
@@ -83,10 +83,11 @@ FACETS: tuple[str, ...] = (
     *("workload", "framework", "implementation", "layout", "precision", "batch_size", "gpus", "xla"),
     *("card", "host", "outcome", "day", "tag", "experiment"),
 )
-"""What runs can be narrowed down by, several values of each at once. A month, `2026-11`, is a value of `day` too."""
+"""The facets by which runs can be narrowed down, each with several values. A month, `2026-11`, is also a value of
+`day`."""
 
 FacetCounts = Mapping[str, Mapping[str, int]]
-"""By facet the number of runs of each value, among those that match everything else that is chosen."""
+"""By facet, the number of runs with each value, among those that match all other choices."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,15 +95,15 @@ class RunQuery:
     """Which stored runs, in which order; empty texts and None select everything.
 
     Attributes:
-        text: Words that all occur in `SEARCH_FIELDS` of a run, or are its number.
+        text: Words that must all occur in a run's `SEARCH_FIELDS`, or be its number.
         workload: Name of a workload.
         outcome: Name of an outcome, or `running`.
         tag: A tag.
         experiment: Number of an experiment.
-        chosen: By facet the values of which a run has one.
+        chosen: By facet, the values of which a run must have one.
         deleted: Select the runs in the trash instead of all others.
         order: One of `RUN_ORDERS`; absent values come last in either direction.
-        descending: From the highest down.
+        descending: Whether the order is descending.
     """
 
     text: str = ""
@@ -116,7 +117,7 @@ class RunQuery:
     descending: bool = True
 
     def __post_init__(self) -> None:
-        """Refuse an unknown order or facet: a stored filter may come from another version."""
+        """Refuse an unknown order or facet, as in a stored filter of another version."""
         if self.order not in RUN_ORDERS:
             raise ValueError(f"no order of runs: {self.order!r}")
         if not set(self.chosen) <= set(FACETS):
@@ -124,7 +125,7 @@ class RunQuery:
 
     @property
     def selected(self) -> Mapping[str, tuple[str, ...]]:
-        """Return what is chosen by facet, single values too."""
+        """Return the choices by facet, including single values."""
         single = {"workload": self.workload, "outcome": self.outcome, "tag": self.tag}
         if self.experiment is not None:
             single["experiment"] = str(self.experiment)
@@ -139,10 +140,10 @@ class StoredExperiment:
         experiment: Its number.
         uid: The same in every database.
         name: Its name.
-        preset: Key of the preset it was made from, if any.
+        preset: Key of its preset, if any.
         created_utc_ns: When it got its first run.
         plan: Its `Plan` as JSON.
-        runs: Its runs in the order they were made or counted, without those in the trash.
+        runs: Its runs in the order they ran or were reused, without those in the trash.
     """
 
     experiment: int
@@ -155,7 +156,7 @@ class StoredExperiment:
 
 
 class Question(NamedTuple):
-    """What runs are compared for: a setting, and a run of the baseline; "" and 0 where their figures decide."""
+    """The purpose of a comparison: a setting, and a run of the baseline; "" and 0 if their figures decide."""
 
     asked: str = ""
     baseline: int = 0
@@ -165,17 +166,16 @@ NO_QUESTION = Question()
 
 
 def plan_question(plan: Plan, rows: Iterable[RunRow]) -> Question:
-    """Return what a plan asks of these runs of its variants."""
+    """Return a plan's question about these runs of its variants."""
     chosen = (row.run for row in rows if plan.has_baseline and plan.variants[0] in matching_variants(row.spec))
     return Question(plan.asked, next(chosen, 0))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Totals:
-    """How many runs there are, or are in the trash, and how many of them have each tag.
+    """The number of runs, or of runs in the trash, and how many of them have each tag.
 
-    `deleted` is the number of runs in the trash in either case, `other_hosts` whether one was made on another host
-    than the program's own machine.
+    `deleted` is the number of runs in the trash in either case, `other_hosts` whether one ran on another host.
     """
 
     total: int = 0
@@ -191,14 +191,14 @@ QueuedState = Literal[SettableState, "running"]
 """State of an entry that is in the queue."""
 
 ExperimentState = Literal["complete", "settled", "stopped", "out of budget", "failed"]
-"""How far an experiment came.
+"""The final state of an experiment.
 
-`settled`: every speed-up is known to the target precision. `complete`: every repeat was made. `failed`: every run was
-made, but some gave no result; these are made again the next time.
+`settled`: every speed-up is known to the target precision. `complete`: every repeat ran. `failed`: every run ended, but
+some without a result; these are repeated the next time.
 """
 
 EntryState = Literal[QueuedState, ExperimentState, "removed"]
-"""State of an entry of the queue, or how it has just ended."""
+"""State of an entry in the queue, or the way it has just ended."""
 
 QUEUED_STATES: tuple[EntryState, ...] = get_args(QueuedState)
 
@@ -206,24 +206,24 @@ FINISHED_STATES: tuple[ExperimentState, ...] = ("complete", "settled")
 """States in which nothing is left to run."""
 
 INTERRUPTED_STATES: tuple[ExperimentState, ...] = ("stopped", "out of budget")
-"""States in which some runs were not made yet, so that the entry stays in the queue."""
+"""States with remaining runs, so that the entry stays in the queue."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueEntry:
-    """An entry of the queue: an experiment that is not finished.
+    """An entry of the queue: an unfinished experiment.
 
     Attributes:
         entry: Its number.
         uid: The same in every database.
         name: Name of the experiment.
-        preset: Key of the preset it was made from, if any.
+        preset: Key of its preset, if any.
         plan: Its `Plan` as JSON.
         state: Its state; a paused entry may still be in its last run.
         added_utc_ns: When it was added.
         experiment: Number of its experiment, None before its first run.
         owned: Whether a living process runs it now.
-        imported: Whether it came from another database, and was not requested here since.
+        imported: Whether it came from another database, and has not been requested here since.
     """
 
     entry: int
@@ -240,13 +240,13 @@ class QueueEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedResolution:
-    """How small a difference an experiment can show.
+    """The smallest difference that an experiment can show.
 
     Attributes:
         repeats: Repeats of each variant.
-        estimate: What they can show; None if no spread is known, or a single repeat has no interval.
-        noise_runs: Stored runs that this is estimated from.
-        of_other_variants: Whether these are of any variants of its workload.
+        estimate: The estimate; None if the spread is unknown, or a single repeat has no interval.
+        noise_runs: The number of stored runs behind the estimate.
+        of_other_variants: Whether these belong to other variants of its workload.
     """
 
     repeats: int
@@ -256,14 +256,14 @@ class ExpectedResolution:
 
 
 class TimeLeft(NamedTuple):
-    """How many seconds something takes: at least, most likely, and at most."""
+    """The time that something takes, in seconds: at least, most likely, and at most."""
 
     least_s: float = 0.0
     likely_s: float = 0.0
     most_s: float = 0.0
 
     def plus(self, seconds: float) -> "TimeLeft":
-        """Return it with that many seconds more; with fewer than none it takes none."""
+        """Return it with that many seconds added; never below 0."""
         return TimeLeft(*(max(0.0, end_s + seconds) for end_s in self))
 
     @classmethod
@@ -273,19 +273,19 @@ class TimeLeft(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentProgress:
-    """How far an experiment is: before it is queued, in the queue, while its runs take place, and when it has ended.
+    """The progress of an experiment: before it is queued, in the queue, while it runs, and after its end.
 
     Attributes:
-        planned: Runs in all.
+        planned: The total number of runs.
         done: Runs that have a result.
-        left: What the other runs are expected to take.
-        timing_runs: Stored runs that this is estimated from.
-        from_other_workloads: Whether these are all of other workloads.
+        left: The expected time of the other runs.
+        timing_runs: The number of stored runs behind this estimate.
+        from_other_workloads: Whether these all belong to other workloads.
         excluded: Stored runs of the same variants that do not count.
-        excluded_due_to: In what their environments differ.
+        excluded_due_to: The differences of their environments.
         counted_utc_ns: When the stored runs that count were made, in order.
-        older_utc_ns: When those were made that do not count for their age alone.
-        resolution: How small a difference it can show; None if it compares nothing.
+        older_utc_ns: When the runs that are only too old were made.
+        resolution: The smallest difference that it can show; None if it compares nothing.
         entry: Number of its entry of the queue; 0 if it is not queued.
         name: Name of the experiment.
         state: State of its entry.
@@ -295,7 +295,7 @@ class ExperimentProgress:
         waits_for_device: Whether the next run waits for another one to end; `message` says so.
         experiment: Number of its experiment, None before its first run.
         message: A sentence on how it ended, or on runs from elsewhere.
-        host: The host it is made on, with all of its address; "" is this machine.
+        host: Its host, with the full address; "" is this machine.
         interpreters: The Pythons that its variants name.
         imported: Whether it came from another database.
     """

@@ -73,7 +73,7 @@ class ControlChannel:
     """Reads stdin: the first line is the order; its end means "stop", or ends this process if the parent is gone.
 
     The loop calls `stopped` between steps. If an import, a compile or a long step keeps it from doing so, `on_timeout`
-    is called after a moment. Thread: stdin is read in one of its own; the methods may be called from any.
+    is called after a moment. Thread: a separate one reads stdin; the methods may be called from any.
     """
 
     def __init__(self, stdin: BinaryIO, parent: int, on_timeout: Callable[[], None]) -> None:

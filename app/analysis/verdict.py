@@ -168,7 +168,7 @@ class VariantResult:
 
 
 def without(spec: RunSpec, names: Collection[str] = OF_REPEATS) -> RunSpec:
-    """Return a spec without some parameters, by default those that repeats of one variant may not share."""
+    """Return a spec without some parameters, by default those in which repeats of one variant may differ."""
     return RunSpec(
         workload=spec.workload, variant={name: value for name, value in spec.variant.items() if name not in names}
     )

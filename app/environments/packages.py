@@ -1,4 +1,4 @@
-"""Packages that a variant names: uv installs them in its cache, which it shares and prunes, and starts the worker."""
+"""Packages that a variant names: uv installs them in its shared, pruned cache, and starts the worker."""
 
 import contextlib
 import hashlib
@@ -28,7 +28,7 @@ from workloads.catalog import (
 )
 
 _INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh"
-"""https://docs.astral.sh/uv/getting-started/installation: into ~/.local/bin, and nobody has to be root."""
+"""https://docs.astral.sh/uv/getting-started/installation: into ~/.local/bin, without root."""
 _WORKER_PACKAGES = (
     *(f"{name}>={MINIMUM_VERSIONS[name]}" for name in ("msgspec", "numpy")),
     "platformdirs>=4",  # where CIFAR-10 lies
@@ -47,23 +47,23 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def find_uv() -> str:
-    """Return the path of uv: the program's own; on a host, which has none, that on the PATH or in ~/.local/bin.
+    """/.local/bin.~/.local/bin.
 
     Raises:
         InstallError: There is none.
     """
     with contextlib.suppress(ImportError, FileNotFoundError):
-        from uv import find_uv_bin  # here, for every run imports this module
+        from uv import find_uv_bin  # here: every run imports this module
 
         return find_uv_bin()
-    # A shell that ssh starts may not have that folder on the PATH.
+    # A shell started by ssh may lack that folder on its PATH.
     if path := shutil.which("uv") or shutil.which("uv", path=str(Path.home() / ".local" / "bin")):
         return path
     raise InstallError(f"uv, which installs packages, is not on {platform.node()}; install it there: {_INSTALL_UV}")
 
 
 def worker_command(packages: str, interpreter: str, arguments: Sequence[str]) -> tuple[str, ...]:
-    """Return the command that runs a Python with these packages, which are fetched, and arguments.
+    """Return the command that fetches these packages and runs a Python with them and the arguments.
 
     Raises:
         UserError: There is no such Python, or no uv.
@@ -78,7 +78,7 @@ def _uv_run(packages: str, interpreter: str, *options: str) -> tuple[str, ...]:
 
 
 def _python_request(interpreter: str) -> str:
-    """Return, as uv takes it, a Python that no virtual environment's packages belong to."""
+    """Return, in uv's notation, a Python outside virtual environments."""
     if is_version(interpreter):
         return interpreter
     named = interpreter or default_interpreter()
@@ -89,9 +89,9 @@ def _python_request(interpreter: str) -> str:
 
 
 def _torch_index(packages: str) -> tuple[str, ...]:
-    """Return the arguments that select the build of PyTorch for `uv run`: `uv pip` alone knows of `UV_TORCH_BACKEND`.
+    """Return the arguments that select PyTorch's build for `uv run`: only `uv pip` supports `UV_TORCH_BACKEND`.
 
-    By itself it is that of the default index, with CUDA, where there is a driver; else the build for the CPU.
+    By default it is the default index's build, with CUDA, if there is a driver; else the build for the CPU.
     """
     backend = os.environ.get("UV_TORCH_BACKEND", "auto")
     if backend == "auto" and not nvidia_driver():
@@ -101,12 +101,12 @@ def _torch_index(packages: str) -> tuple[str, ...]:
 
 
 def worker_environment(folder: str) -> dict[str, str]:
-    """Return the environment variables of that command; the worker is to run in `folder`, uv in `uv_folder`."""
+    """Return that command's environment variables; the worker runs in `folder`, uv in `uv_folder`."""
     return {**installer_environment(), "PYTHONSAFEPATH": "1", "VARIANTSCOPE_FOLDER": folder}
 
 
 def uv_folder() -> Path:
-    """Return the folder in which uv runs, with its logs: it would read what a stranger left in the user's."""
+    """Return the folder in which uv runs, with its logs; in the user's folder it would read other people's files."""
     folder = cache_folder() / "packages"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -116,13 +116,13 @@ def uv_folder() -> Path:
 
 
 def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool]) -> None:
-    """Have uv install what it lacks of these packages; without a network that it has all is enough.
+    """Have uv install those of these packages that it lacks; if it has all, no network is needed.
 
-    `report` takes sentences on what uv does, several times a second, and returns whether to continue. What is large to
-    download is said before.
+    `report` takes sentences on what uv does, several times a second, and returns whether to continue. Large downloads
+    are announced.
 
     Raises:
-        InstallError: It cannot, or was stopped (`CancelledError`).
+        InstallError: The installation failed, or was stopped (`CancelledError`).
         UserError: These packages are not granted, or the cache cannot be written.
     """
     require(variant_grants({"packages": packages}, ""), refuse)
@@ -155,7 +155,7 @@ def fetch_packages(packages: str, interpreter: str, report: Callable[[str], bool
 
 
 def _download_sizes(packages: str, interpreter: str, step: Callable[..., None]) -> Sequence[int | None]:
-    """Return the size of each package that uv finds, None if the index does not say it.
+    """Return the size of each package that uv selects, None if the index does not report it.
 
     uv lists all wheels that fit this machine and fetches one: the largest counts.
     """

@@ -1,7 +1,7 @@
-"""Steps that make a virtual environment and install packages, each a command that says how far it is.
+"""Steps that create a virtual environment and install packages, each a command that reports its progress.
 
-`start.py` imports this from a bare checkout, before anything is installed and before it has looked at the Python: it
-needs the standard library alone, and Python 3.7 can read it.
+`start.py` imports this from a bare checkout, before anything is installed and before it checks the Python: it needs
+only the standard library, and Python 3.7 can read it.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ DISK_FULL = "the disk is full. Free some GB (TensorFlow alone unpacks to about 2
 
 
 class InstallError(UserError):
-    """Something on this machine is in the way of an install; the message is one sentence with what to do."""
+    """A problem of this machine prevents an install; the message is one sentence with what to do."""
 
 
 class CancelledError(InstallError):
-    """The user has ended an install."""
+    """The user cancelled an install."""
 
 
 def loadable(library: str) -> bool:
@@ -62,19 +62,19 @@ def nvidia_driver() -> bool:
 def explain(title: str, log: str, path: Path, again: str = "start again") -> str:
     """Return one sentence on why an install step failed.
 
-    `log` is its output, which the file has too; `again` is what to do once the reason is mended.
+    `log` is its output, also in the file; `again` is what to do once the problem is solved.
     """
     if _FULL in log or "os error 28" in log:
         return f"{title} failed: {DISK_FULL} {again}."
     if _OFFLINE.search(log):
         connect = f"Connect, or name a mirror in {' or '.join(_MIRRORS)}"
-        if _TORCH_INDEX in log:  # which no mirror of PyPI has
+        if _TORCH_INDEX in log:  # which mirrors of PyPI lack
             other = "or take that of PyPI, with CUDA (set UV_INDEX to it)"
             connect = f"Connect to {_TORCH_INDEX}, which has this build of PyTorch, {other}"
         return f"{title} failed: no network. {connect}, and {again}; what was downloaded is kept."
     lines = [line.strip() for line in log.splitlines() if line.strip()] or [""]
     errors = [line for line in lines if line.lower().startswith(("error", "e:", "×"))]
-    cause = next((line.partition(":")[2] for line in lines if line.startswith("cause:")), "")  # as uv says it
+    cause = next((line.partition(":")[2] for line in lines if line.startswith("cause:")), "")  # in uv's output
     return f"{title} failed: {(errors or lines)[-1]}{cause and ':'}{cause[:_MOST_CAUSE]} (the whole log: {path})"
 
 
@@ -87,11 +87,11 @@ def run_step(
     held: Sequence[int] = (),
     again: str = "start again",
 ) -> None:
-    """Run one step in the folder of its log, with its output in that: the user's folder may be a stranger's.
+    """Run one step, with output to its log, in the log's folder: the user's folder may contain other people's files.
 
     `watch` gets the last line that it printed and the seconds since it began, several times a second; it returns
     whether to continue. `held` are open files that the command keeps open, such as a lock: if this process is killed,
-    it may live on. `again` is what to do once the reason of a failure is mended.
+    it may live on. `again` is what to do once the problem is solved.
 
     Raises:
         InstallError: The step failed, or was cancelled (`CancelledError`).
@@ -111,19 +111,19 @@ def run_step(
     if process.returncode:
         text = log.read_text(encoding="utf-8", errors="replace")
         if shutil.disk_usage(log.parent).free < _FULL_BYTES:
-            text += _FULL  # where the packages found no room, what the step said of it may have found none either
+            text += _FULL  # if the packages found no space, the step's message about it may be lost too
         raise InstallError(explain(title, text, log, again))
 
 
 def installer_environment() -> dict[str, str]:
-    """Return this process's environment for uv, pip and what they start: with the user's own settings alone."""
+    """Return this process's environment for uv, pip and their child processes, with only the user's settings."""
     environment = dict(os.environ)
-    for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they lead an installer to other packages
+    for name in ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV"):  # they point an installer to other packages
         environment.pop(name, None)
     environment.pop("PYTHONDONTWRITEBYTECODE", None)  # uv leaves it to the first import: else each compiles again
     if "PIP_INDEX_URL" in environment and "UV_INDEX_URL" not in environment:  # the user's mirror: uv does not read it
         environment.setdefault("UV_DEFAULT_INDEX", environment["PIP_INDEX_URL"])
-    # uv would read the configuration of the current folder, and of those above it, which may be a stranger's.
+    # uv would read the configuration of the current folder, and of its parents, which may belong to others.
     config = Path(environment.get("XDG_CONFIG_HOME") or "~/.config").expanduser()
     files = (folder / "uv" / "uv.toml" for folder in (config, Path("/etc/xdg"), Path("/etc")))
     if "UV_CONFIG_FILE" not in environment:
@@ -150,7 +150,7 @@ def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int
 
 
 def _last_line(output: int) -> str:
-    """Return the last whole line of a file that is written to, "" if there is none yet."""
+    """Return the last complete line of a file being written, "" without one."""
     tail = os.pread(output, _TAIL_BYTES, max(0, os.fstat(output).st_size - _TAIL_BYTES))
     lines = tail[: tail.rfind(b"\n") + 1].decode("utf-8", "replace").split("\n")
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
@@ -167,10 +167,10 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path, on_wait: Callable[[], bool]) -> Iterator[int]:
-    """Hold the lock of a folder or file for as long as the handle is open, here or in a command that keeps it.
+    """Hold the lock of a folder or file as long as the handle is open, here or in a command that inherits it.
 
-    A file is made. `on_wait` is called several times a second while another program holds the lock; it returns whether
-    to continue waiting.
+    A missing file is created. `on_wait` is called several times a second while another program holds the lock; it
+    returns whether to continue waiting.
 
     Raises:
         CancelledError: The wait was given up.
@@ -191,6 +191,6 @@ def _try_lock(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a network file system that cannot lock a folder: go on without
+    except OSError:  # a network file system that cannot lock a folder: continue without
         pass
     return True

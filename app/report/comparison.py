@@ -33,13 +33,13 @@ from workloads.catalog import own_variant
 
 
 def compare_document(comparison: Comparison, pivots: Sequence[Pivot] = ()) -> dict[str, Any]:
-    """Return the `compare` document: rows by variant, the verdict in words, and every warning.
+    """Return the `compare` document: a row per variant, the verdict in words, and every warning.
 
-    Of a metric a row has what the window's table shows, at the metric's path. `label` is what tells a row from the
-    others, `operations_per_example` is by formula; `hosts`, `outcomes` and `reasons` have one for each run, a host is
-    null on this machine. `effects` has the ratio of throughput by each parameter alone, `scaling` every pair of runs
-    that differ in their GPUs alone, `why` every variant but the baseline, `equality` every one that was checked,
-    `pivot` what settings do by two others.
+    A row has the table's value of each metric, at the metric's path. `label` distinguishes a row from the others,
+    `operations_per_example` is by formula; `hosts`, `outcomes` and `reasons` have one entry per run, with null for this
+    machine. `effects` has the ratio of throughput by each parameter alone, `scaling` every pair of runs that differ
+    only in their GPUs, `why` every variant except the baseline, `equality` every checked one, `pivot` the effects of
+    settings by two others.
     """
     return {
         "baseline": comparison.baseline or None,
@@ -84,7 +84,7 @@ def _effect_document(effect: Effect) -> dict[str, Any]:
 
 
 def _pivot_document(pivot: Pivot) -> dict[str, Any]:
-    """Return cells with the figures of both sides in the metric's unit; `article` is what is published of them."""
+    """Return cells with the figures of both sides in the metric's unit; `article` is what is published about them."""
 
     def side_document(variant: ComparedVariant | None) -> dict[str, Any]:
         runs = [row.run for row in variant.result.runs] if variant else []
@@ -143,7 +143,7 @@ def _variant_row(variant: ComparedVariant) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentResult:
-    """An experiment with the comparison of its runs, and what its preset's publication says, if it repeats one."""
+    """An experiment with the comparison of its runs, and the publication that its preset repeats, if any."""
 
     experiment: Experiment
     comparison: Comparison
@@ -156,7 +156,7 @@ def experiment_result(
     published: Sequence[Publication] = (),
     margin_pct: float | None = None,
 ) -> ExperimentResult:
-    """Compare the runs of an experiment as far as it is, with its baseline, or else the default one.
+    """Compare an experiment's runs so far, with its baseline, else the default one.
 
     The runs are as `runs_in_order` returns them.
     """
@@ -176,7 +176,7 @@ def experiment_result(
 
 
 def experiment_document(result: ExperimentResult) -> dict[str, Any]:
-    """Return what `compare` says of its runs, and `experiment`, `state`, `planned`, `done` (runs).
+    """Return the `compare` document of its runs, with `experiment`, `state`, `planned`, `done` (runs).
 
     `repeats` are complete rounds of all variants, `half_widths_pct` how narrowly each speed-up is known after them,
     `until_pct` the target precision.
@@ -196,9 +196,10 @@ def experiment_document(result: ExperimentResult) -> dict[str, Any]:
 
 
 def runs_in_order(experiment: Experiment, load: Callable[[int], StoredRun]) -> list[StoredRun]:
-    """Return the runs compared, those of the baseline first, each variant's in the order they ran.
+    """Return the compared runs, the baseline's first, each variant's in the order they ran.
 
-    Each has the spec of the variant it counts as: where that leaves the GPUs open, other GPUs are no other variant.
+    Each has the spec of the variant as which it counts: if that leaves the GPUs open, other GPUs are not another
+    variant.
     """
     rows = [run.row for run in experiment.runs]
     return [

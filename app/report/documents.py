@@ -52,10 +52,10 @@ def epochs_document(run: StoredRun) -> list[dict[str, Any]]:
 
 
 def evidence_document(run: StoredRun) -> dict[str, Any] | None:
-    """Return a run's evidence; None if there is none.
+    """Return a run's evidence; None without any.
 
-    `busy_share` is the share of the measured step in which a kernel ran on a GPU. Of `devices` all times are over the
-    traced steps; `imbalance` is how much longer the slowest computes, of the mean.
+    `busy_share` is the share of the measured step in which a kernel ran on a GPU. The times of `devices` cover the
+    traced steps; `imbalance` is how much longer the slowest computes, as a share of the mean.
     """
     if (evidence := run.evidence) is None:
         return None
@@ -79,23 +79,23 @@ def evidence_document(run: StoredRun) -> dict[str, Any] | None:
 
 
 def portability_document(checks: Sequence[PortabilityResult]) -> list[dict[str, Any]]:
-    """Return what the run's weights gave elsewhere, one entry per trial."""
+    """Return the results of the run's weights elsewhere, one entry per trial."""
     return [{name: value for name, value in asdict(check).items() if name != "utc_ns"} for check in checks]
 
 
 def equality_document(equality: Equality) -> dict[str, Any]:
-    """Return what a check for equality came to: its state, differences, and what rounding explains."""
+    """Return the result of an equality check: its state, differences, and what rounding explains."""
     return {**asdict(equality), "state": equality.state.replace(" ", "_")}
 
 
 def combined_state(rows: Sequence[RunRow]) -> EvidenceState | None:
-    """Return what was verified of all runs of a variant; None if one has no evidence and none is a mismatch."""
+    """Return what was verified for all runs of a variant; None if one has no evidence and none is a mismatch."""
     worst = worst_state(row.evidence_state for row in rows if row.evidence_state is not None)
     return worst if worst == "mismatch" or all(row.evidence_state for row in rows) else None
 
 
 def verification_document(rows: Sequence[RunRow]) -> dict[str, Any]:
-    """Return what was verified of some runs together, and whether all ran as requested."""
+    """Return what was verified for some runs together, and whether all ran as requested."""
     state = combined_state(rows)
     return {"state": state, "match": match_of(state)}
 
@@ -103,7 +103,7 @@ def verification_document(rows: Sequence[RunRow]) -> dict[str, Any]:
 def estimate_document(
     estimate: Estimate | None, value_key: str = "value", interval_key: str = "interval"
 ) -> dict[str, Any]:
-    """Return a value with its interval, under these keys; both None if there is no value."""
+    """Return a value with its interval, under these keys; both None without a value."""
     return {
         value_key: estimate.value if estimate else None,
         interval_key: list(estimate.interval) if estimate and estimate.interval else None,
@@ -129,7 +129,7 @@ TelemetryMessage = Sample | SlowSample | Processes | DeviceLost
 
 
 def telemetry_line(message: TelemetryMessage, *, utc: str) -> dict[str, Any]:
-    """Return one message with its wall-clock time; all but samples name their `kind`."""
+    """Return one message with its wall-clock time; all except samples name their `kind`."""
     fields = msgspec.to_builtins(message)
     kind = fields.pop("type")
     head = {"t_ns": fields.pop("t_ns"), "utc": utc, "source": "live", "device": fields.pop("device")}
@@ -156,7 +156,7 @@ def device_lines(inventory: Inventory, *, t_ns: int, utc: str) -> list[dict[str,
 
 
 def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[str, Any]:
-    """Return the `run` document of one stored run: every metric at its path, and all else that is stored.
+    """Return the `run` document of one stored run: every metric at its path, and everything else stored.
 
     `pruned_utc_ns` is when its samples were deleted, if they were.
     """
@@ -311,16 +311,17 @@ def iso_utc(utc_ns: int) -> str:
 
 
 def statements_document(statements: Iterable[Statement]) -> list[dict[str, Any]]:
-    """Return statements with their sentence as `text`."""
+    """Return statements with their sentences as `text`."""
     return [{"text": one.sentence, **msgspec.json.decode(msgspec.json.encode(one))} for one in statements]
 
 
 def why_document(views: Sequence[WhyView]) -> list[dict[str, Any]]:
-    """Return an entry per variant but the baseline: its step, the parts of it, and what if; times are in ms.
+    """Return an entry per variant except the baseline: its step, the step's parts, and what-ifs; times are in ms.
 
-    `examples` is what times are of, None for one step. A part lists the kernels that changed most, with full names;
-    `more_kernels` are the others together; the idle part lists its causes. `cause` is an `app.analysis.why.Cause` that
-    explains most of the difference. Where it is not known why, `text` says so, and `parts` is empty.
+    `examples` is the number to which times refer, None for one step. A part lists the kernels that changed most, with
+    full names; `more_kernels` sums up the others; the idle part lists its causes. `cause` is an
+    `app.analysis.why.Cause` that explains most of the difference. If the reason is unknown, `text` says so, and `parts`
+    is empty.
     """
     return [_entry(view) for view in views]
 
@@ -364,7 +365,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 
 def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, Any]]:
-    """Return what the templates show of each variant, drawn in these colours; `kernels` has the parts with theirs."""
+    """Return the templates' values for each variant, drawn in these colours; `kernels` has the parts with kernels."""
     return [
         {
             "title": f"{view.name} against {view.baseline}",
@@ -381,7 +382,7 @@ def why_sections(views: Sequence[WhyView], palette: Palette) -> list[dict[str, A
 
 
 def _table(view: WhyView, *, kernels: bool) -> TextTable:
-    """Return the parts alone, or with the kernels of each."""
+    """Return only the parts, or also the kernels of each."""
     rows = tuple(
         ((f"– {row.label}" if row.is_detail else row.label), *row.cells)
         for row in view.rows
@@ -392,11 +393,11 @@ def _table(view: WhyView, *, kernels: bool) -> TextTable:
 
 _ABSENT = object()
 _INDENT = "\N{NO-BREAK SPACE}" * 4
-"""Before a kernel, which stands below its class."""
+"""Precedes a kernel listed below its class."""
 
 
 def diff_table(rows: Sequence[DiffRow], labels: tuple[str, str], indent: str = _INDENT) -> TextTable:
-    """Return values of both runs, which these labels name, with their changes if any has one; kernels are indented."""
+    """Return values of both runs, named by these labels, with changes if any; kernels are indented."""
     changes = any(row.change for row in rows)
     texts = [(f"{indent * row.kernel}{row.name}", row.first, row.second, row.change) for row in rows]
     return TextTable(
@@ -407,7 +408,7 @@ def diff_table(rows: Sequence[DiffRow], labels: tuple[str, str], indent: str = _
 
 
 def diff_document(first: StoredRun, second: StoredRun) -> dict[str, Any]:
-    """Return the `diff` document of two runs: of each value that differs a pair, the first run's and the second's.
+    """Return the `diff` document of two runs: for each different value, the first run's and the second's.
 
     `kernels` has the parts of a step as in the `why` of a comparison with the first run as baseline; `samples` has
     means over `measure`, one entry per device; `log` has the lines that only one run has.
@@ -450,7 +451,7 @@ def _head(row: RunRow) -> dict[str, Any]:
 
 
 def _pairs(first: Mapping[str, Any], second: Mapping[str, Any]) -> dict[str, list[Any]]:
-    """Return the values that differ by name; None for a run that has none."""
+    """Return the values that differ, by name; None if a run lacks one."""
     names = dict.fromkeys((*first, *second))
     differing = (name for name in names if first.get(name, _ABSENT) != second.get(name, _ABSENT))
     return {name: [first.get(name), second.get(name)] for name in differing}

@@ -30,10 +30,10 @@ from app.viewmodels.history.labels import format_run_count
 
 Format = Literal["csv", "json", "parquet"]
 WriteRows = Callable[[Sequence[Row]], None]
-"""Add rows to a file."""
+"""Adds rows to a file."""
 
 OpenTable = Callable[[Path, Sequence[FlatColumn]], AbstractContextManager[WriteRows]]
-"""Open a table file for writing."""
+"""Opens a table file for writing."""
 
 _SECOND_NS = 1_000_000_000
 
@@ -42,7 +42,7 @@ _CRLF = "\r\n"
 
 
 class _Rows:
-    """Ends each row of a `csv.writer` in LF alone: with that as its line end it would not quote a text with a CR."""
+    """Ends each row of a `csv.writer` in LF only: with LF as line end it would not quote a text with a CR."""
 
     def __init__(self, file: TextIO) -> None:
         self._file = file
@@ -55,7 +55,7 @@ class _Rows:
 def csv_file(path: Path, columns: Sequence[FlatColumn], *, raw_text: bool = False) -> Iterator[WriteRows]:
     """Open a CSV file (RFC 4180) with a header; lines end in LF, an empty cell is NULL, times are ISO 8601.
 
-    With `raw_text` texts are written as they are, also those that a spreadsheet would compute.
+    With `raw_text` texts are not escaped, even those that a spreadsheet would compute.
     """
     converters = _converters(columns, {} if raw_text else {"text": cell_text})
     with path.open("w", newline="", encoding="utf-8") as file:
@@ -79,7 +79,7 @@ def json_file(path: Path, columns: Sequence[FlatColumn]) -> Iterator[WriteRows]:
 
 @contextlib.contextmanager
 def json_array(path: Path, beginning: bytes) -> Iterator[Callable[[object], None]]:
-    """Open a file for a JSON object that ends with an array, and give what adds an item to it, one a line.
+    """Open a file for a JSON object that ends with an array, and yield a function that adds items, one per line.
 
     `beginning` is the object up to the array.
     """
@@ -185,7 +185,7 @@ def export_files(
                 for batch in flat_tables.batches(table):
                     write(batch)
         if format == "json":
-            # Write the documents of the runs, with one run at a time in memory.
+            # Write the runs' documents, with one run at a time in memory.
             with Store.open(database) as store, json_array(part / DOCUMENTS, b'{"runs": ') as add:
                 for run in runs:
                     watch.check()
@@ -200,9 +200,9 @@ def export_files(
 
 
 _SOURCES = ", and the whole text of your own workloads' files"
-"""What a timeline is without."""
+"""What a timeline lacks."""
 _NAMED = 8
-"""Runs that a sentence names one by one."""
+"""The most runs that a sentence lists."""
 
 
 def export_document(exported: Exported) -> dict[str, Any]:
@@ -233,7 +233,7 @@ def import_document(imported: Imported) -> dict[str, Any]:
 
 
 def describe_export(exported: Exported, target: Path) -> list[str]:
-    """Describe what was written where, what of it may identify the user or the machine, and what is left out."""
+    """Describe the exported files, what in them may identify the user or the machine, and what is left out."""
     files = "" if exported.files == (target,) else f"{len(exported.files)} files in "
     queued = f" and {_count_unfinished(exported.entries)}" if exported.entries else ""
     size = units.byte_size(exported.bytes)
@@ -253,7 +253,7 @@ def describe_import(imported: Imported) -> list[str]:
 
 
 def describe_reference_added(runs: Sequence[int]) -> str:
-    """Describe the result of adding the reference runs; a database they were measured with has them already."""
+    """Describe the result of adding the reference runs; the database in which they were measured already has them."""
     if not runs:
         return "No reference run was added: all of them are already here as your own runs."
     return f"Added {len(runs)} reference {units.plural('run', len(runs))} as {format_run_numbers(runs)}, tagged {TAG}."

@@ -1,4 +1,4 @@
-"""A gate for continuous integration: what is certainly not slower than the baseline by more than a margin passes."""
+"""A gate for continuous integration: passes what is certainly not slower than the baseline beyond a margin."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,9 +24,9 @@ _TITLES: dict[GateOutcome, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """What a gate says of a comparison in which a variant may be slower by that many percent.
+    """A gate's judgement of a comparison in which a variant may be slower by that many percent.
 
-    `reasons` say why it cannot tell, or which variants are slower; `figures` has a row per variant.
+    `reasons` say why it is undecided, or which variants are slower; `figures` has a row per variant.
     """
 
     margin_pct: float
@@ -58,12 +58,12 @@ class Gate:
 
 
 def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") -> Gate:
-    """Return what a gate says of a comparison with this margin.
+    """Judge a comparison by this margin.
 
-    Runs that did not run as requested, or were not all made, tell nothing; only a variant that is slower in spite of
-    missing runs fails.
+    Runs that did not run as requested, or are missing, prove nothing; only a variant that is slower despite missing
+    runs fails.
 
-    `unfinished` is a sentence on runs that are missing, "" if none is.
+    `unfinished` is a sentence on missing runs, "" without any.
     """
     named = list(zip(comparison.verdict.names, comparison.verdict.results, strict=True))
     others = [(name, result.equivalence) for name, result in named if not result.is_baseline]

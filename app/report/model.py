@@ -33,10 +33,10 @@ from app.viewmodels.plot.model import CurvePlot, stored_plot
 _CURVES = ("throughput", "gpu power_mw", "cpu load_pct", "loss")
 ALL_PAIRS = "All pairs that differ only in their GPUs; the charts below are of those that scale worst, one per variant."
 _COLUMNS = 7
-"""Columns that fit on paper next to a variant's name; more go into another table below."""
+"""Columns that fit on paper beside a variant's name; more go into another table below."""
 
 _ABREAST = 4
-"""Variants whose names fit side by side on paper."""
+"""Variants whose names fit next to each other on paper."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,10 +46,10 @@ class ReportModel:
     Attributes:
         origin: Number of runs, time and version.
         effects: A row for each effect of a single setting, if several differ.
-        scaling: Pairs of traced runs that have a chart of where their steps go.
+        scaling: Pairs of traced runs with a chart of their steps' time.
         pairs: A row for each pair, if only some have a chart.
         why: The variants whose difference from the baseline is explained; `why_left_out` others differ less.
-        pivots: What settings do by two others; `sources` are the articles beside them.
+        pivots: The effects of settings by two others; `sources` are the articles beside them.
     """
 
     comparison: Comparison
@@ -71,7 +71,7 @@ class ReportModel:
 
     @property
     def leading_charts(self) -> int:
-        """Return how many charts stand beside the verdict: that of the speed-ups, of few variants."""
+        """Return how many charts are beside the verdict: the speed-ups' chart, for few variants."""
         charts = self.comparison.charts[:1]
         return sum(
             isinstance(chart, BarChart) and chart.key == "speed-up" and len(chart.bars) <= _FEW for chart in charts
@@ -79,7 +79,7 @@ class ReportModel:
 
 
 _FEW = 12
-"""Variants of which the plot leads a report; that of more would come between the verdict and its warnings."""
+"""The most variants whose plot begins a report; a longer plot would separate the verdict from its warnings."""
 
 
 def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivot] = ()) -> ReportModel:
@@ -125,13 +125,13 @@ def build_report(comparison: Comparison, made_utc_ns: int, pivots: Sequence[Pivo
 
 
 VariantNames = Mapping[tuple[int, ...], str]
-"""What each variant is called, by the numbers of its runs."""
+"""Each variant's name, by the numbers of its runs."""
 
 
 def _figures(table: CompareTable) -> tuple[TextTable, ...]:
-    """Return the window's table, of few variants with a column each, else a row each and in pieces that fit on paper.
+    """Return the window's table: few variants in columns, more in rows, in pieces that fit on paper.
 
-    What all say is elsewhere.
+    Common values are elsewhere.
     """
     rows = Arrangement().rows(table)
     name = table.keys.index(VARIANT)
@@ -174,7 +174,7 @@ def _curves(compared_runs: ComparedRuns, names: VariantNames) -> tuple[CurvePlot
 
 
 def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
-    """Return a row per variant, of its first run that has evidence."""
+    """Return a row per variant, from its first run with evidence."""
     rows = []
     for numbers, name in names.items():
         variant_runs = [run for run in runs if run.row.run in numbers]
@@ -190,7 +190,7 @@ def _evidence(runs: Sequence[StoredRun], names: VariantNames) -> TextTable:
 
 
 def _common_environment(runs: Sequence[StoredRun]) -> TextTable:
-    """Return what the environments of all runs share, as far as it is known."""
+    """Return what the environments of all runs share, as far as known."""
     differing = differing_environment(runs)
     values = {
         key: next(value for run in runs if (value := known_value(run.environment, key)) is not None)

@@ -46,7 +46,7 @@ _CURVES_NAME = "Curves of the runs over time"
 
 @dataclass(frozen=True, slots=True)
 class RenderedPage:
-    """A page's text and the charts next to it: SVG by file name.
+    """A page's text and its charts: SVG by file name.
 
     Git forges show images from files and remove SVG that is part of a Markdown text.
     """
@@ -56,7 +56,7 @@ class RenderedPage:
 
 
 def check_suffix(path: Path) -> None:
-    """Raise `UsageError` unless the file's suffix is one that reports are written with."""
+    """Raise `UsageError` unless reports can have the file's suffix."""
     if path.suffix.lower() not in REPORT_SUFFIXES:
         raise UsageError(f"--report takes a file that ends in {' or '.join(REPORT_SUFFIXES)}.")
 
@@ -68,7 +68,7 @@ def check_writable(path: Path) -> None:
 
 
 def check_file(path: Path, option: str) -> None:
-    """Raise `UsageError` if an option's file cannot be written: before long runs, not after them."""
+    """Raise `UsageError` if an option's file cannot be written: before long runs instead of after them."""
     if not path.parent.is_dir():
         raise UsageError(f"{option} takes a file in an existing folder; {path.parent} is not one.")
     if path.is_dir() or not os.access(path if path.exists() else path.parent, os.W_OK):
@@ -76,12 +76,12 @@ def check_file(path: Path, option: str) -> None:
 
 
 def render_table(table: TextTable, markup: Markup) -> str:
-    """Render a table for a document of somebody's own; LaTeX needs the package booktabs."""
+    """Render a table for a user's document; LaTeX needs the package booktabs."""
     return _render(MARKUPS[markup], table=table)
 
 
 def write_page(path: Path, page: RenderedPage) -> None:
-    """Write a page and its charts; raise `UserError` if a file cannot be written."""
+    """Write a page and its charts; raises `UserError` if a file cannot be written."""
     for target, text in {path: page.text, **{path.with_name(n): t for n, t in page.files.items()}}.items():
         try:
             target.write_text(text, encoding="utf-8")
@@ -141,13 +141,13 @@ def render_scaling(views: Sequence[ScalingView], path: Path) -> RenderedPage:
 
 
 def render_diff(diff: RunDiff, path: Path) -> RenderedPage:
-    """Render two runs side by side, in the format of the path's suffix."""
+    """Render a comparison of two runs, in the format of the path's suffix."""
     template = "diff.md.jinja" if path.suffix.lower() == ".md" else "diff.html.jinja"
     return RenderedPage(_render_diff(template, diff))
 
 
 def diff_html(diff: RunDiff, *, everything: bool) -> str:
-    """Render what differs as a piece of HTML, and what is alike where `everything` is wanted."""
+    """Render differences as a piece of HTML, and with `everything` also what is equal."""
     return _render_diff("diff_sections.html.jinja", diff, everything=everything)
 
 
@@ -166,7 +166,7 @@ def gate_markdown(gate: Gate) -> str:
 
 
 def escape_markdown(text: str) -> str:
-    """Return the text in one line that Markdown shows as it is, HTML in it too."""
+    """Return the text in one line that Markdown shows literally, including any HTML."""
     return _MARKDOWN_SPECIAL.sub(r"\\\1", joined_lines(replace_invalid_xml(text)))
 
 
@@ -198,14 +198,14 @@ def _text_environment(escape: Callable[[str], str]) -> "Environment":
     from markupsafe import Markup
 
     environment = _environment()
-    # What comes out of `finalize` as markup is not escaped again, for HTML.
+    # For HTML, markup returned by `finalize` is not escaped again.
     environment.finalize = lambda value: value if isinstance(value, Markup) else Markup(escape(str(value)))  # noqa: S704
     environment.filters["code"] = lambda text: Markup("    " + " ".join(replace_invalid_xml(text).splitlines()))  # noqa: S704
     return environment
 
 
 def _environment() -> "Environment":
-    # Only here: a window or command that writes no report does not wait for the import.
+    # Only here: windows and commands that write no report do not wait for the import.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(

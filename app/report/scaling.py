@@ -87,7 +87,7 @@ def _text(x: float, y: float, content: str, colour: str, anchor: svg.Anchor = "s
 
 
 def scaling_document(views: Sequence[ScalingView]) -> dict[str, Any]:
-    """Return every pair among the runs, and which runs did not run as requested; null where all did.
+    """Return every pair of runs, and which runs did not run as requested; null if all did.
 
     Link bytes are what one GPU sends per step, step times are in milliseconds.
     """
@@ -137,7 +137,7 @@ def _side(side: GpuCountResult) -> dict[str, Any]:
 
 
 def scaling_sections(views: Sequence[ScalingView], palette: Palette) -> list[dict[str, Any]]:
-    """Return what the templates show of each pair of runs that differ only in their GPUs, drawn in these colours."""
+    """Return the templates' values for each pair of runs that differ only in their GPUs, drawn in these colours."""
     return [
         {
             "title": view.title,

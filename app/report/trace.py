@@ -41,7 +41,7 @@ class TraceEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     Attributes:
         ph: A slice (X), an instant (i), a value of a counter (C) or a name (M).
-        ts: Microseconds since the start of the run: whole ones, except for kernels, which may be shorter.
+        ts: Microseconds since the start of the run; whole numbers, except for kernels, which may be shorter.
         dur: Microseconds, likewise.
         cat: Category.
         s: Scope of an instant: its thread (t) or its process (p).
@@ -106,14 +106,14 @@ def _without_absent(args: Mapping[str, Any]) -> dict[str, Any]:
 
 
 _THROTTLE_MASK = "throttle_reasons"
-"""Drawn as slices that name the reasons, not as a counter of its number."""
+"""Drawn as slices that name the reasons, not as a counter."""
 
 
 def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator[TraceEvent]:
     """Yield a run as a process whose pid is the number of the run.
 
-    The main thread has the run, in it its phases, and in these their blocks. Every field of a device is a counter;
-    absent values are left out.
+    The main thread contains the run, its phases, and their blocks. Every field of a device is a counter; absent values
+    are left out.
     """
     main = Track(pid=run.row.run, tid=run.row.run, zero_ns=run.anchor_t_ns)
     yield main.name_event(f"run {run.row.run} · {short_name(run.row.spec)}", "process_name")
@@ -136,7 +136,7 @@ def trace_events(run: StoredRun, index: int, threads: Iterator[int]) -> Iterator
 
 
 def event_count(run: StoredRun) -> int:
-    """Estimate the number of events: nearly all are values of counters."""
+    """Estimate the number of events, nearly all of which are values of counters."""
     timeline = run.evidence.timeline if run.evidence else None
     return (
         (len(timeline.kernels) if timeline else 0)
@@ -197,7 +197,7 @@ def _epochs(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
 
 
 def _throttling_events(columns: SampleColumns, main: Track, threads: Iterator[int]) -> Iterator[TraceEvent]:
-    """Yield the ranges in which a device was throttled, on a thread of their own if there are any."""
+    """Yield the ranges in which a device was throttled, on a separate thread if there are any."""
     device, throttling = columns.device, ThrottleTracker(max_intervals=None)
     for t_ns, mask in _values(columns, _THROTTLE_MASK):
         throttling.add(Sample(t_ns=t_ns, device=device.device, throttle_reasons=int(mask)))
@@ -222,7 +222,7 @@ def _values(columns: SampleColumns, name: str) -> Iterator[tuple[int, float]]:
 
 
 def _log(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
-    """Yield the lines of a run's log; what a standby worker wrote before the run is at its start: times begin there."""
+    """Yield the lines of a run's log; a standby worker's earlier lines are at its start, where times begin."""
     yield track.name_event("Log")
     for line in run.log:
         yield track.instant(line.text, "log", max(line.t_ns, run.anchor_t_ns))
@@ -263,10 +263,10 @@ def _traced_step(
 
 
 def _lanes(kernels: Sequence[StepKernel]) -> list[tuple[int, int]]:
-    """Return for each kernel its stream and a lane of it, 0 if its predecessors have ended.
+    """Return each kernel's stream and lane in it, which is 0 if its predecessors have ended.
 
-    On an H200 cuDNN's kernels may begin while their predecessor of the same stream ends, and the slices of one thread
-    may not overlap.
+    On an H200, cuDNN's kernels may begin before their predecessor on the same stream has ended, and the slices of one
+    thread must not overlap.
     """
     lanes, ends = list[tuple[int, int]](), dict[int, list[int]]()
     for kernel in kernels:
@@ -278,7 +278,7 @@ def _lanes(kernels: Sequence[StepKernel]) -> list[tuple[int, int]]:
 
 
 def export_trace(database: Path, runs: Sequence[int], target: Path, watch: TransferProgress = NO_PROGRESS) -> Exported:
-    """Write a file in which each run is a process and all start at zero; it appears when it is complete.
+    """Write a file in which each run is a process that starts at zero; it appears when complete.
 
     Raises:
         UserError: A run cannot be exported, or the file cannot be written.

@@ -187,7 +187,7 @@ class CompareHeader(QWidget):
         return max(MIN_REPEATS, *(len(throughputs(variant.result.runs)) for variant in self._comparison.variants))
 
     def _show_offers(self) -> None:
-        """Offer what would decide more, if it can be started here."""
+        """Offer further runs that would decide more, if they can be started here."""
         comparison = self._comparison
         verdict, variants = comparison.verdict, comparison.variants
         able = len(variants) > 1 and not self._actions.cannot_run([variant.result.runs[0].spec for variant in variants])

@@ -1,4 +1,4 @@
-"""The canvas that charts are drawn on: hit areas, titles, and frames with axes."""
+"""The canvas for drawing charts: hit areas, titles, and frames with axes."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ _LINE = 17.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HitArea:
-    """A rectangle of a drawing that a click or the pointer hits, and the item that it belongs to."""
+    """A rectangle of a drawing that reacts to clicks and the pointer, and the item that it belongs to."""
 
     left: float
     top: float
@@ -40,13 +40,13 @@ class Drawing:
     hit_areas: tuple[HitArea, ...] = ()
 
     def svg(self, *, filled: bool = False) -> str:
-        """Return the chart as SVG, on its surface if it is to be `filled`, else transparent."""
+        """Return the chart as SVG, on its surface colour if `filled`, else transparent."""
         return svg.document(self.width, self.height, self.parts, self.name, self.surface if filled else "")
 
 
 @dataclass(slots=True)
 class Canvas:
-    """A chart that is being drawn; `height` grows with its parts."""
+    """A chart being drawn; `height` grows with its parts."""
 
     palette: Palette
     width: float

@@ -18,7 +18,7 @@ _SHADE, _STRONG_SHADE = 0.04, 0.08
 
 
 def draw_curves(plots: Sequence[CurvePlot], palette: Palette, width: float, name: str) -> Drawing:
-    """Draw panels one below the other, with frames of one width. `name` is its accessible name."""
+    """Draw panels below each other, with frames of equal width. `name` is the accessible name."""
     canvas = Canvas(palette, width)
     _draw_legend(plots, canvas)
     left = max(tick_labels_width(plot.y) for plot in plots)
@@ -76,7 +76,7 @@ def _draw_bands(plot: CurvePlot, frame: PlotFrame, canvas: Canvas) -> None:
 
 
 def _name(curve: DrawnCurve) -> str:
-    """Return the name of a curve after its mark, unless the name has it: `B NCHW`, `GPU 0`."""
+    """Return the name of a curve after its mark, unless the name contains it: `B NCHW`, `GPU 0`."""
     return curve.label if not curve.mark or curve.mark in curve.label.split() else f"{curve.mark} {curve.label}"
 
 
@@ -97,7 +97,7 @@ def _marks(curves: Sequence[DrawnCurve], frame: PlotFrame, palette: Palette) -> 
 
 
 def _stroke(piece: Sequence[tuple[float, float]], curve: DrawnCurve, palette: Palette) -> str:
-    """Return a line, or a dot for a single point, since a line through it is invisible."""
+    """Return a line, or a dot for a single point, whose line would be invisible."""
     if len(piece) == 1:
         return svg.circle(*piece[0], _DOT, palette.curve(curve.colour), palette.curve(curve.colour))
     return svg.polyline(piece, palette.curve(curve.colour), _LINE, " ".join(map(str, curve.dash)))

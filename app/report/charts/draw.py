@@ -1,4 +1,4 @@
-"""Charts drawn as SVG: bar charts and plots here, waterfalls in their own module."""
+"""Charts drawn as SVG: bars, plots and waterfalls."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -29,7 +29,7 @@ _TEAR, _TEAR_WIDTH = 14.0, 4.0
 
 
 def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
-    """Draw the rows below what is on the canvas, each bar joined to the next by a thin line."""
+    """Draw the rows below the canvas's content, with a thin line between successive bars."""
     names = max(svg.text_width(bar.label) for bar in chart.bars)
     figures = max(svg.text_width(bar.figure) for bar in chart.bars)
     shares = max(svg.text_width(bar.share) for bar in chart.bars)
@@ -77,7 +77,7 @@ def _step_bar_marks(
         begin, middle - _STEP_BAR_HEIGHT / 2, max(end - begin, 1.0), _STEP_BAR_HEIGHT, colour, opacity
     )
     if ends is not None:
-        marks += svg.whisker(ends, middle, palette.surface, upright=False, width=4)  # seen on any bar
+        marks += svg.whisker(ends, middle, palette.surface, upright=False, width=4)  # visible on any bar
         marks += svg.whisker(ends, middle, palette.text, upright=False, width=1.5)
     return marks
 
@@ -90,7 +90,7 @@ def _tear(x: float, middle: float, canvas: Canvas) -> str:
 _ROW, _BAR_HEIGHT = 26.0, 12.0
 _MAX_NAME_SHARE, _GAP = 0.46, 12.0
 _BARS_ON_A_SCREEN = 8
-"""From more bars on the numbers of the axis stand above them too."""
+"""From this many bars on, the axis's numbers are repeated above them."""
 
 
 def draw_bars(chart: BarChart, canvas: Canvas) -> None:
@@ -127,7 +127,7 @@ def draw_bars(chart: BarChart, canvas: Canvas) -> None:
 
 
 def _bar_marks(bar: Bar, start: float, end: float | None, middle: float, canvas: Canvas) -> str:
-    """Return a bar, and its text at the right; without a value, the reason next to the line."""
+    """Return a bar with its text at the right; without a value, the reason next to the line."""
     palette = canvas.palette
     if end is None:
         return svg.text(start + 8, middle + 4, bar.text, palette.muted)
@@ -138,7 +138,7 @@ def _bar_marks(bar: Bar, start: float, end: float | None, middle: float, canvas:
 
 
 _HEIGHT, _MAX_HEIGHT, _HEIGHT_SHARE = 230.0, 440.0, 0.34
-"""Height of a frame: at least, at most, and as a share of its width if it has all of that."""
+"""Least and largest height of a frame, and its usual height as a share of the width."""
 _HEAD = 30.0
 _LANE_HEIGHT = 18.0
 _CROSS_SPACING = 9.0
@@ -151,12 +151,12 @@ _RIGHT_MARGIN = 26.0
 """Pixels at the right of a frame for half of its last tick label."""
 _POINT_NAME, _NAME_SHARE = 300.0, 0.6
 _LABEL_SHARE = 0.4
-"""Largest share of a plot's width for the names of its lines."""
+"""The largest share of a plot's width for its lines' names."""
 _AFTER_LINE = 14.0
 
 
 def draw_plots(point_chart: PointChart, canvas: Canvas) -> None:
-    """Draw one plot over the whole width, several in two columns if the names of their lines fit."""
+    """Draw one plot over the whole width, several in two columns if their lines' names fit."""
     half = (canvas.width - _COLUMN_GAP) / 2
     columns = 2 if len(point_chart.plots) > 1 and _longest_name(point_chart.plots) <= _LABEL_SHARE * half else 1
     width = half if columns == 2 else canvas.width
@@ -183,7 +183,7 @@ def _longest_name(plots: Sequence[Plot]) -> float:
 
 
 def _draw_plot(plot: Plot, canvas: Canvas, left: float, top: float, room: tuple[float, float], width: float) -> None:
-    """Draw a plot whose frame reaches from the first y of `room` to the second."""
+    """Draw a plot whose frame extends from the first y of `room` to the second."""
     ends = min(_longest_name([plot]), _LABEL_SHARE * width)
     lanes = _outcome_lanes(plot)
     frame = PlotFrame(
@@ -215,7 +215,7 @@ def _outcome_lanes(plot: Plot) -> list[str]:
 
 
 def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> list[labels.Box]:
-    """Draw each line with its name at its end; return the boxes of names and lines, which no other name covers."""
+    """Draw each line with its name at its end; return the boxes of names and lines, which other names avoid."""
     lines = [[(frame.x_pixel(x), frame.y_pixel(y)) for x, y in guide.points] for guide in guides]
     for guide, line in zip(guides, lines, strict=True):
         colour = canvas.palette.muted if guide.colour is None else canvas.palette.curve(guide.colour)
@@ -230,7 +230,7 @@ def _draw_guides(guides: Sequence[Guide], frame: PlotFrame, canvas: Canvas) -> l
 
 
 def _draw_lanes(lanes: list[str], plot: Plot, frame: PlotFrame, canvas: Canvas) -> None:
-    """Draw an ✕ above the plot for every variant without a result, side by side where x is the same."""
+    """Draw an ✕ above the plot for every variant without a result, next to each other if x is the same."""
     for number, outcome in enumerate(lanes):
         row = frame.top - _LANE_HEIGHT * (len(lanes) - number) + 4
         missing = [
@@ -274,7 +274,7 @@ _SHAPES: tuple[tuple[tuple[float, float], ...], ...] = (
 
 
 def _shape(x: float, y: float, shape: int, fill: str, colour: str) -> str:
-    """Return a mark at a position, of a shape that distinguishes it without its colour."""
+    """Return a mark at a position, in a shape that distinguishes it without colour."""
     corners = _SHAPES[shape % len(_SHAPES)]
     if not corners:
         return svg.circle(x, y, _RADIUS, fill, colour)
@@ -282,7 +282,7 @@ def _shape(x: float, y: float, shape: int, fill: str, colour: str) -> str:
 
 
 def _draw_legend(plot: Plot, left: float, right: float, y: float, canvas: Canvas) -> None:
-    """Draw mark and name of every series that has one but no line to write it at, from right to left."""
+    """Draw mark and name of every named series without a line, from right to left."""
     named = [series for series in plot.series if series.label and not series.joined]
     x = right
     for series in reversed(named):
@@ -340,7 +340,7 @@ def _label_lines(plot: Plot, longest: float, frame: PlotFrame, canvas: Canvas) -
 
 
 def _label_points(plot: Plot, obstacles: Sequence[labels.Box], frame: PlotFrame, canvas: Canvas) -> None:
-    """Write the name of each point of series without a line, as far as there is room; others have a tooltip."""
+    """Write the names of points in series without a line where there is room; others have a tooltip."""
     longest = max(_POINT_NAME, _NAME_SHARE * (frame.right - frame.left))
     free = [
         (series, point, point.y)
@@ -362,7 +362,7 @@ def _label_points(plot: Plot, obstacles: Sequence[labels.Box], frame: PlotFrame,
             leader = labels.leader_line(position, box)
             canvas.parts += [svg.line(*ends, canvas.palette.muted, 0.8) for ends in ([leader] if leader else [])]
             x, y, colour = box[0], box[1] + 11, canvas.palette.text
-            if x + box[2] <= position[0]:  # it ends at its point: a box is rather too wide than too narrow
+            if x + box[2] <= position[0]:  # it ends at its point: a box may be too wide, but not too narrow
                 canvas.parts.append(svg.text(x + box[2], y, name, colour, "end", _SMALL_PX))
             else:
                 canvas.parts.append(svg.text(x, y, name, colour, size=_SMALL_PX))

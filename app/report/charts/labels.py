@@ -12,25 +12,25 @@ from app.report.charts import svg
 Box = tuple[float, float, float, float]
 """Left, top, width, height."""
 Rows = NDArray[np.float64]
-"""A box in each."""
+"""One box per row."""
 
 HEIGHT = 14.0
 _DISTANCE = 8.0
 _AWAY = (22.0, 40.0, 60.0)
-"""Distances at which a name still is, with a line that leads to it, if there is no room next to its point."""
+"""Distances of a name from its point, with a line to it, if there is no room beside the point."""
 _FAR_AWAY = (22.0, 40.0, 60.0, 80.0, 100.0, 130.0)
-"""Distances of names that matter, if there is no room closer."""
+"""Distances of important names, if there is no room closer."""
 _DEEPEST = 45
-"""How far below the end of a line its name may stand, where other lines and names are close."""
+"""How far below the end of its line a name may be, if other lines and names are close."""
 _FARTHER = 14.0
-"""From this distance on a line leads from a point to its name."""
+"""From this distance on, a line leads from a point to its name."""
 
 
 def separate_heights(positions: Sequence[float], top: float, bottom: float) -> list[float]:
-    """Move label positions apart, by `HEIGHT` at least.
+    """Move label positions apart, by at least `HEIGHT`.
 
     Returns:
-        Positions in the same order, as near to those wanted as possible.
+        Positions in the same order, as near to the given ones as possible.
     """
     order = sorted(range(len(positions)), key=lambda index: positions[index])
     placed = list(positions)
@@ -91,7 +91,7 @@ def place_labels(
     whiskers = _rows(thin)
     placed = _rows(())
     label_boxes: list[Box | None] = [None] * len(points)
-    far = [is_important and not all(important) for is_important in important]  # where all matter, none does
+    far = [is_important and not all(important) for is_important in important]  # if all are important, none is
     for index in sorted(range(len(points)), key=lambda index: (not important[index], -points[index][0] * far[index])):
         point, width = points[index], svg.text_width(names[index], size)
         boxes = [*_candidate_boxes(*point, width), *(_far_boxes(*point, width, inside) if far[index] else ())]
@@ -119,7 +119,7 @@ def _leader_boxes(point: tuple[float, float], box: Box) -> list[Box]:
 
 
 def _candidate_boxes(x: float, y: float, width: float) -> list[Box]:
-    """Return boxes to the right, left, above, below, between these, then farther away: the best first."""
+    """Return boxes to the right, left, above, below, between these, then farther away; the best first."""
     near, middle = _DISTANCE, y - HEIGHT / 2
     above, below = y - near - HEIGHT + 2, y + near - 2
     return [
@@ -154,7 +154,7 @@ def _far_boxes(x: float, y: float, width: float, inside: Box) -> Iterator[Box]:
 
 
 def boxes_along(line: Sequence[tuple[float, float]], reach: float = 6.0) -> Iterator[Box]:
-    """Yield small boxes along a line, which reach that many pixels to both sides, to keep names off it."""
+    """Yield small boxes along a line, extending that many pixels to both sides, to keep names off it."""
     for (x1, y1), (x2, y2) in pairwise(point for point in line if all(map(math.isfinite, point))):
         count = max(1, math.ceil(math.dist((x1, y1), (x2, y2)) / (2 * reach)))
         for n in range(count + 1):
@@ -194,7 +194,7 @@ def _without_overlap(boxes: Sequence[Box], obstacles: Rows) -> list[Box]:
     left, top, width, height = _rows(boxes).T
     right, bottom = left + width, top + height
     others = obstacles.T
-    # Of the others most are far from all of these.
+    # Most of the others are far from all of these.
     near = (others[0] < right.max()) & (others[1] < bottom.max())
     near &= (left.min() < others[0] + others[2]) & (top.min() < others[1] + others[3])
     other_left, other_top, other_width, other_height = others[:, near]

@@ -16,7 +16,7 @@ _NOT_PLAIN = re.compile(f"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]
 
 
 def replace_invalid_xml(text: str) -> str:
-    """Return the text with U+FFFD for control characters, those that turn their surroundings, and what XML cannot hold.
+    """Return the text with U+FFFD for control characters, bidirectional controls, and what XML cannot contain.
 
     XML 1.0, production 2 (Char): https://www.w3.org/TR/xml/#charsets
     """
@@ -24,7 +24,7 @@ def replace_invalid_xml(text: str) -> str:
 
 
 def escape_xml(text: str) -> str:
-    """Escape text that stands between tags or in an attribute's quotes."""
+    """Escape text between tags or in an attribute's quotes."""
     return escape(replace_invalid_xml(text), quote=True)
 
 
@@ -42,7 +42,7 @@ def text_width(label: str, size: float = TEXT_PX) -> float:
     return size * sum(map(_letter_width, label))
 
 
-@cache  # names are measured a dozen times each to find what fits of them
+@cache  # names are measured a dozen times each to see how much fits
 def _letter_width(c: str) -> float:
     return 0.36 if c in _NARROW else 0.92 if c in _WIDE else 0.7 if c.isupper() else 0.64
 
@@ -62,7 +62,7 @@ def _without_middle(label: str, length: int) -> str:
 
 
 def wrap(caption: str, width: float) -> list[str]:
-    """Break text into lines of about `width` pixels at most."""
+    """Break text into lines of at most about `width` pixels."""
     lines = [""]
     for word in joined_lines(caption).split(" "):
         longer = f"{lines[-1]} {word}".strip()
@@ -92,14 +92,14 @@ def text(
 
 
 def line(x1: float, y1: float, x2: float, y2: float, colour: str, width: float = 1, dash: str = "") -> str:
-    """Return a straight line from the first point to the second. `dash` is as SVG writes it: `9 5`."""
+    """Return a straight line from the first point to the second. `dash` is in SVG's notation: `9 5`."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     ends = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
     return f'<line {ends} stroke="{colour}" stroke-width="{width:g}"{dashes}/>'
 
 
 def polyline(points: Iterable[tuple[float, float]], colour: str, width: float = 1.5, dash: str = "") -> str:
-    """Return a line through several points; `dash` is as SVG writes it: `9 5`."""
+    """Return a line through several points; `dash` is in SVG's notation: `9 5`."""
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     coordinates = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     return (
@@ -124,7 +124,7 @@ def polygon(points: Iterable[tuple[float, float]], fill: str, stroke: str) -> st
 
 
 def cross(x: float, y: float, reach: float, colour: str) -> str:
-    """Return an ✕ as two lines, since a font may lack the character; `reach` is half its width."""
+    """Return an ✕ as two lines, because a font may lack the character; `reach` is half its width."""
     return line(x - reach, y - reach, x + reach, y + reach, colour, 2) + line(
         x - reach, y + reach, x + reach, y - reach, colour, 2
     )
@@ -141,8 +141,8 @@ def whisker(
 ) -> str:
     """Return an interval with a cap at each end.
 
-    Its `ends` are on its own axis, `across` is its position on the other one. One that is `cut` goes on beyond an end:
-    an arrow, where it lies.
+    Its `ends` are on its own axis, `across` is its position on the other one. A `cut` end becomes an arrow, because the
+    interval continues.
     """
     low, high = ends
     first, last = across - _CAP, across + _CAP
@@ -160,7 +160,7 @@ def whisker(
 
 
 def with_tooltip(marks: str, tooltip: str) -> str:
-    """Group marks under a tooltip, which browsers show too."""
+    """Group marks under a tooltip, which browsers also show."""
     return f"<g><title>{escape_xml(tooltip)}</title>{marks}</g>"
 
 

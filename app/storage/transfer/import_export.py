@@ -131,7 +131,7 @@ class Stager:
                 f"{self._path} holds {count:,} runs; at most {MAX_RUNS:,} can be imported from one file."
             )
         deleted_column = "deleted_utc_ns IS NOT NULL" if self._has_annotations else "0"
-        # A longer uid is refused later; here it must only not fill the memory.
+        # A longer uid is refused later; here it just must not fill the memory.
         cursor = self._source.execute(
             f"SELECT run, substr(uid, 1, 100), outcome IS NOT NULL, {deleted_column} FROM runs NOT INDEXED ORDER BY run"
         )

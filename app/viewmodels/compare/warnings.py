@@ -226,7 +226,7 @@ def _throttled(runs: Sequence[StoredRun], *, are_clocks_known: bool) -> list[Sta
 
 
 Reasons = Mapping[str, Callable[[StoredRun], Any]]
-"""What a run reports that may have happened to it, empty for nothing, by the warning's key."""
+"""Events during a run, by the warning's key, as functions of the run; empty for none."""
 
 _DISTURBANCES: Reasons = {
     environment_keys.OTHERS_ON_GPU_KEY: lambda run: run.environment.get(environment_keys.OTHERS_ON_GPU_KEY),
