@@ -1,4 +1,4 @@
-"""The frame of the command line: the table of commands, loaded when called, and how words become parameters."""
+"""The frame of the command line: the table of commands, loaded on demand, and the parsing of parameters."""
 
 import importlib
 import re
@@ -44,7 +44,7 @@ SECTIONS: Mapping[str, Mapping[str, tuple[str, str]]] = {
         "watch": ("app.cli.telemetry:watch", "Print live telemetry without a run."),
     },
 }
-"""Every command by section: where it is defined, as `module:name`, and its help."""
+"""Every command by section: its definition, as `module:name`, and its help."""
 
 FORMER: Mapping[str, str] = {
     r"calibrate": r"gpus calibrate",
@@ -58,10 +58,10 @@ FORMER: Mapping[str, str] = {
     r"run(.*) --parameters": r"list parameters\1",
     r"scaling": r"compare --scaling",
 }
-"""Words that no help has any more, and what they mean; each space separates two words."""
+"""Former commands, no longer in any help, and their replacements; each space separates two words."""
 
 _OPEN_FILE = "app.cli.transfer:open_file"
-"""What is done with a file instead of a command."""
+"""What happens to a file given instead of a command."""
 _TARGETS = {name: target for section in SECTIONS.values() for name, (target, _) in section.items()}
 HELP = {name: text for section in SECTIONS.values() for name, (_, text) in section.items()}
 
@@ -90,7 +90,7 @@ class ProgramGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command of the first word and the words after it; raises `click.NoSuchCommand`."""
+        """Return the command of the first word and the remaining words; raises `click.NoSuchCommand`."""
         args = _current_line(args)
         if args[0] not in HELP and (Path(args[0]).is_file() or args[0].endswith((RUNS_SUFFIX, ".py", ".toml"))):
             return args[0], _load(_OPEN_FILE), args
@@ -106,7 +106,7 @@ class ProgramGroup(click.Group):
                 formatter.write_dl([(f"{name:{width}}", text) for name, (_, text) in entries.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Return the commands and options that begin so, without importing a command."""
+        """Return the commands and options with that beginning, without importing a command."""
         named = [CompletionItem(name, help=text) for name, text in HELP.items() if name.startswith(incomplete)]
         return [*named, *click.Command.shell_complete(self, ctx, incomplete)]
 
@@ -128,11 +128,11 @@ def _load(target: str) -> click.Command:
 
 
 EVERYTHING = "everything"
-"""The key of a help's context that has every option."""
+"""The key of a help's context that lists every option."""
 
 
 class RareOption(click.Option):
-    """An option that few need: `--help-all` lists it, and `--help` mentions that."""
+    """A rarely needed option: `--help-all` lists it, and `--help` mentions that."""
 
     def get_help_record(self, ctx: click.Context) -> tuple[str, str] | None:
         """Return the name and the help; None in the short help."""
@@ -147,7 +147,7 @@ def _help_all(ctx: click.Context, _param: click.Parameter, is_requested: bool) -
 
 
 COMMAND_ARGUMENTS = "command_arguments"
-"""The parameter of commands that take another program's command behind `--`."""
+"""The parameter of commands that take another program's command after `--`."""
 
 
 class ProgramCommand(click.Command):
@@ -162,13 +162,13 @@ class ProgramCommand(click.Command):
             self.params.append(click.Option(["--help-all"], **flag, callback=_help_all, help=text))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the words after the command's name; where the shell completes an option's value, without that option."""
+        """Parse the words after the command's name; when the shell completes an option's value, without that option."""
         if COMMAND_ARGUMENTS in {param.name for param in self.params} and "--" in args:
             begin = args.index("--")
             ctx.meta[COMMAND_ARGUMENTS], args = tuple(args[begin + 1 :]), args[:begin]
         args = self._with_settings(args)
         is_open = ctx.resilient_parsing and bool(args) and args[-1].startswith("-")
-        with augment_usage_errors(ctx):  # else an option without its value is one of the whole program
+        with augment_usage_errors(ctx):  # otherwise an option without its value would count as one of the program
             return super().parse_args(ctx, args[:-1] if is_open else args)
 
     def _with_settings(self, args: Sequence[str]) -> list[str]:
@@ -186,7 +186,7 @@ class ProgramCommand(click.Command):
         return words
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the examples, which are no text to wrap."""
+        """Write the examples, which must not be wrapped."""
         if self.examples:
             with formatter.section("Examples"):
                 for example in self.examples:
@@ -194,7 +194,7 @@ class ProgramCommand(click.Command):
 
 
 def describe_wrong_use(error: click.UsageError) -> str:
-    """Say in one line what is wrong, in click's words, and where more help is unless the sentence says all."""
+    """Return in one line what is wrong, in click's words, and where to find help unless the sentence says all."""
     message = error.format_message()
     wrong = message if message.endswith((".", "?", "?)")) else f"{message}."
     if isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter):
@@ -215,6 +215,6 @@ _SETTING = re.compile(r"(\w+)=[^\s()]+")
 
 
 def parameter_names() -> set[str]:
-    from workloads import catalog  # here: most commands are used right
+    from workloads import catalog  # here: most commands are used correctly
 
     return {parameter.name for workload in catalog.WORKLOADS for parameter in workload.parameters}

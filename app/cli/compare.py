@@ -1,4 +1,4 @@
-"""`compare`: stored runs side by side, how they scale, and what differs between two of them."""
+"""`compare`: stored runs compared, their scaling, and the differences of two runs."""
 
 import functools
 import os
@@ -69,7 +69,7 @@ from app.viewmodels.history.run_diff import DiffSection, RunDiff, run_diff, text
 from workloads.catalog import UsageError
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
-"""The variable in which GitHub Actions names the file of a step's summary."""
+"""The variable in which GitHub Actions provides the file for a step's summary."""
 
 _MARGIN = Number(0, 100, "%", is_open=True)
 
@@ -158,9 +158,9 @@ def _write(path: Path, text: str, mode: str) -> None:
 _OF_VERDICTS = frozenset(
     ("baseline", "asked", "why", "pivot", "rows", "columns", "markup", "margin", "fail_if_slower", "summary")
 )
-"""What neither --diff nor --scaling takes."""
+"""Options that neither --diff nor --scaling takes."""
 _NAMED = 12
-"""So many runs a command is shown with."""
+"""The most runs that a suggested command lists."""
 
 
 @command(
@@ -283,7 +283,7 @@ def compare(
 
 
 def _search_runs(run_filter: RunFilter, baseline: int | None, library: Library) -> list[int]:
-    """Return the runs searched for, the oldest first; raises `UsageError` if they cannot be compared."""
+    """Return the matching runs, oldest first; raises `UsageError` if they cannot be compared."""
     numbers = library.find(run_query(replace(run_filter, sort="run", reverse=True), library))
     if len(numbers) < 2:
         count_text = "one run" if numbers else "no run"
@@ -305,7 +305,7 @@ def _check_runs(numbers: Sequence[int], baseline: int | None) -> None:
 def print_comparison(comparison: Comparison, database: Path | None = None) -> None:
     """Print a comparison: the verdict, a table, why runs failed, and every warning.
 
-    `database` is the path that the user gave, for commands that are suggested.
+    `database` is the user's path, for suggested commands.
     """
     print_text(comparison.verdict.text)
     print()
@@ -318,7 +318,7 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
         table = effects_table(effects)
         print_text(table.caption)
         print_table(table.head, table.rows, right=table.numeric)
-    # The verdict has said what it means that runs did not run as requested.
+    # The verdict already covers runs that did not run as requested.
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
     lines = [
         *(note.sentence for note in comparison.notes if note.key in ("baseline", "accuracy")),
@@ -335,7 +335,7 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
 
 
 def print_pivots(pivots: Sequence[Pivot]) -> None:
-    """Print what settings do by two others, and which publications stand beside that."""
+    """Print the effects of settings by two others, with published figures."""
     for pivot in pivots:
         table = pivot_table(pivot)
         print()
@@ -346,7 +346,7 @@ def print_pivots(pivots: Sequence[Pivot]) -> None:
 
 
 def print_why(views: Sequence[WhyView]) -> None:
-    """Print why each variant differs from the baseline: a sentence, a table of a step's parts, and what if."""
+    """Print why each variant differs from the baseline: a sentence, a table of a step's parts, and what-ifs."""
     for view in views:
         print()
         if len(views) > 1:
@@ -370,7 +370,7 @@ def print_why(views: Sequence[WhyView]) -> None:
 
 
 def variants_table(comparison: Comparison) -> TextTable:
-    """Return the table of the variants, without the columns that say the same of all runs."""
+    """Return the table of the variants, without columns in which all runs agree."""
     table = comparison.table
     column_of = {key: number for number, key in enumerate(table.keys)}
     example = table.columns[column_of["energy"]].title.removeprefix("mJ/")
@@ -402,7 +402,7 @@ def _words(column: str, runs: Sequence[RunRow]) -> str:
 
 
 def warning_lines(warnings: Iterable[Statement], database: Path | None = None) -> list[str]:
-    """Return one line per warning, with the command that would settle it; `database` is the path that the user gave."""
+    """Return one line per warning, with the command that would settle it; `database` is the user's path."""
     return [
         f"{'Note' if warning.severity == 'note' else 'Warning'}: {warning.sentence}{_remedy(warning, database)}"
         for warning in warnings
@@ -419,7 +419,7 @@ def _remedy(warning: Statement, database: Path | None) -> str:
 
 
 def _print_scaling(runs: Sequence[StoredRun], report: Path | None, *, as_json: bool) -> int:
-    """Print every pair of runs that differ in GPUs, and write a page of them where one is requested."""
+    """Print every pair of runs that differ in GPUs, and write a report if requested."""
     views = scaling_views(runs)
     if not views:
         raise UserError(NO_SCALING_PAIRS)
@@ -440,7 +440,7 @@ def _print_scaling(runs: Sequence[StoredRun], report: Path | None, *, as_json: b
 
 
 def _print_diff(runs: Sequence[StoredRun], report: Path | None, *, as_json: bool, everything: bool) -> int:
-    """Print in what two runs differ, changes counted from the first one, and write a page of it where requested."""
+    """Print the differences of two runs, with changes counted from the first, and write a report if requested."""
     if len(runs) != 2:
         raise UsageError(f"--diff takes two runs; these are {len(runs)}.")
     differences = run_diff(runs[0], runs[1], None)
@@ -455,7 +455,7 @@ def _print_diff(runs: Sequence[StoredRun], report: Path | None, *, as_json: bool
 
 
 def print_diff(differences: RunDiff, *, everything: bool) -> None:
-    """Print the sections of a diff, what is alike only where `everything` is wanted."""
+    """Print the sections of a diff; `everything` includes what is equal."""
     for label, name in zip(differences.labels, differences.names, strict=True):
         print(f"{label.lower()}  {name}")
     for section in differences.sections:

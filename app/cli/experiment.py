@@ -82,7 +82,7 @@ from workloads.protocol import RunSpec
 
 
 def list_presets(database: Path | None, *, as_json: bool) -> int:
-    """Print the program's presets, and those that the window was given, as this machine would make them."""
+    """Print the program's and the window's presets, adapted to this machine."""
     documents, rows = list[dict[str, object]](), list[tuple[str, ...]]()
     with run_services(database) as services, Store.open(services.database) as store:
         inventory = services.host.inventory()
@@ -92,7 +92,7 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
                 preset = load_preset(key, find)
                 plan = preset.plan(inventory.machine)
                 ahead = estimate_remaining(store, plan, inventory, stored)
-            except (UserError, UsageError) as error:  # the others are listed all the same
+            except (UserError, UsageError) as error:  # the others are listed nevertheless
                 say(str(error))
                 continue
             question = preset.experiment_for(inventory.machine).question
@@ -120,7 +120,7 @@ def list_presets(database: Path | None, *, as_json: bool) -> int:
 
 
 CONFIRM_ABOVE_S = 3_600.0
-"""An experiment that takes longer is not started without a question."""
+"""A longer experiment does not start without confirmation."""
 _MATRIX_OPTIONS = ("workload", "settings", "baseline")
 _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "preset": ("--preset has its own workload, settings and baseline", _MATRIX_OPTIONS),
@@ -132,12 +132,12 @@ _CONFLICTS: Mapping[str, tuple[str, tuple[str, ...]]] = {
         ("report", "notify", "no_standby", "sample_ms", "margin", "fail_if_slower", "summary"),
     ),
 }
-"""Options that exclude others, the reason, and the others."""
+"""Options that exclude others, with the reason and the others."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExperimentOptions:
-    """The parameters of the command; `typed_names` are the names of those that the user wrote."""
+    """The parameters of the command; `typed_names` are those that the user gave."""
 
     typed_names: frozenset[str]
     database: Path | None
@@ -192,12 +192,12 @@ class ExperimentOptions:
             )
 
     def find_in_preset(self, word: str) -> Workload:
-        """Return the workload that a word of a preset names; `--show` reads no file. Raises `UsageError`."""
+        """Return the workload that a preset names; with `--show` no file is read. Raises `UsageError`."""
         return workload_finder(self.database, None if self.show else ask_consent)(word)
 
 
 def parse_run_list(text: str) -> tuple[int, ...]:
-    """Return the numbers of runs in `1,4`; raises `ValueError` with the reason."""
+    """Return the run numbers in `1,4`; raises `ValueError` with the reason."""
     words = text.split(",")
     if not all(word.isdecimal() for word in words):
         raise ValueError(f"{text!r} is not a list of run numbers with commas, such as 1,4")
@@ -329,7 +329,7 @@ def _run(options: ExperimentOptions) -> int:
 
 
 def _confirm_hours(left: TimeLeft, budget_s: float | None) -> None:
-    """Ask before an experiment of more than an hour; raise `UserError` where nobody can answer, or the answer is no."""
+    """Ask before an experiment of more than an hour; raises `UserError` without a yes."""
     if min(left.likely_s, budget_s or math.inf) <= CONFIRM_ABOVE_S:
         return
     say(f"This takes {format_time_left(left)}.")
@@ -340,7 +340,7 @@ def _confirm_hours(left: TimeLeft, budget_s: float | None) -> None:
 
 
 def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> None:
-    """Print of an entry that is only added what of it cannot run, its number of runs, and how long they take."""
+    """Print a queued entry's refused variants, its number of runs, and their time."""
     plan = entry_plan(entry)
     ahead = read_experiment(store, plan, inventory, entry).progress
     planned = f"{ahead.planned:,} {units.plural('run', ahead.planned)} planned."
@@ -362,7 +362,7 @@ def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
 
 
 def _preset_plan(named: NamedPreset, machine: Machine, options: ExperimentOptions) -> Plan:
-    """Print the question of a preset and how it was fitted; return its plan for this machine."""
+    """Print a preset's question and how it was adapted; return its plan for this machine."""
     plan = named.plan(machine, options.repeats, options.until)
     for sentence in (named.experiment_for(machine).question, *plan.notes):
         say(sentence)
@@ -376,7 +376,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         plan,
         has_baseline=plan.has_baseline or bool(options.gate.fail_if_slower),
         budget_s=options.budget,
-        # Without a number: as many as there are GPUs.
+        # By default, as many as there are GPUs.
         parallel=options.parallel or (1 if options.parallel is None else max(1, len(machine.gpus))),
         again=options.again or plan.again,
         reuse=options.reuse,
@@ -388,7 +388,7 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
 
 
 def _enqueue(plan: Plan, store: Store) -> QueueEntry:
-    """Return the entry of this experiment: the unfinished one where there is one, with the new limits."""
+    """Return the entry of this experiment, if possible the unfinished one, with the new limits."""
     entry, is_new = enqueue(store, plan)
     if not is_new and not entry.owned:
         say(f"This experiment is already in the queue, as entry {entry.entry}.")
@@ -396,7 +396,7 @@ def _enqueue(plan: Plan, store: Store) -> QueueEntry:
 
 
 def _describe_elsewhere(entry: QueueEntry) -> str:
-    """Say that another program runs it, and how many repeats: those that were requested last, here or there."""
+    """Return that another program runs it, and the number of repeats last requested, here or there."""
     plan = entry_plan(entry)
     most = "" if plan.until_pct is None else "at most "
     repeats = f"{most}{plan.repeats} {units.plural('repeat', plan.repeats)}"
@@ -406,7 +406,7 @@ def _describe_elsewhere(entry: QueueEntry) -> str:
 
 
 def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experiment:
-    """Return the experiment as stored, whichever machine its newest runs used."""
+    """Return the stored experiment, whichever machine its newest runs used."""
     plans = [
         structs.replace(plan, max_throttled_pct=options.max_throttled, has_baseline=bool(options.gate.fail_if_slower))
         for plan in named.all_plans(options.repeats, options.until)
@@ -422,7 +422,7 @@ def _stored_experiment(named: NamedPreset, options: ExperimentOptions) -> Experi
 
 
 def _print_result(experiment: Experiment, options: ExperimentOptions, entry: int | None = None) -> int | None:
-    """Print the result, and return the exit status of the gate, None without one."""
+    """Print the result, and return the gate's exit status, None without a gate."""
     result = load_result(experiment, options.database or default_database(), options.gate.margin_pct)
     ending = describe_ending(experiment, show=options.show, entry=entry)
     unfinished = "" if experiment.state in FINISHED_STATES else ending
@@ -474,7 +474,7 @@ def _at_least_two(variants: list[RunSpec]) -> list[RunSpec]:
 
 
 def _baseline_first(variants: Sequence[RunSpec], baseline: str | None, workload: Workload | None) -> list[RunSpec]:
-    """Return the variants, those with the baseline's value first; without a workload they are of a command."""
+    """Return the variants, those with the baseline's value first; without a workload they belong to a command."""
     if baseline is None:
         return list(variants)
     name, _, text = baseline.partition("=")

@@ -1,4 +1,4 @@
-"""Queue entries run with their progress on the terminal, and the sentences and tables of their results."""
+"""Runs queue entries with progress on the terminal, and formats the sentences and tables of their results."""
 
 import gc
 import time
@@ -44,7 +44,7 @@ _SHOW_HINT = "The same command with --reuse and without --show continues from he
 
 
 def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
-    """State that these are reference runs, if all are; else []."""
+    """Return a statement that these are reference runs, if all are; else []."""
     if not all(is_reference(run.row) for run in runs):
         return []
     gpus = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
@@ -52,7 +52,7 @@ def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
 
 
 def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
-    """Say which variants cannot run on this machine, a sentence per reason."""
+    """Return which variants cannot run on this machine, one sentence per reason."""
     names = variant_names(plan.variants)
     by_reason: dict[str, list[str]] = {}
     for name, spec in zip(names, plan.variants, strict=True):
@@ -62,7 +62,7 @@ def describe_refusals(plan: Plan, machine: Machine) -> list[str]:
 
 
 def describe_throttled(run: RunHeader) -> str:
-    """Say that a run does not count, why, and what follows."""
+    """Return that a run does not count, why, and what follows."""
     again = "it does not count and is repeated."
     if still_s := run.environment.get(STOOD_STILL_KEY):
         return f"Run {run.row.run} was suspended for {units.quantity(still_s, 's')} with this program: {again}"
@@ -71,7 +71,7 @@ def describe_throttled(run: RunHeader) -> str:
 
 
 def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
-    """Say before the first run what is planned, done and left, and how small a difference it can show."""
+    """Return what is planned, done and left before the first run, and the smallest visible difference."""
     plan, left = stored.plan, stored.planned - stored.done
     if stored.state == "settled":
         return [f"{describe_ending(stored)} Nothing is left to run; --again repeats every run."]
@@ -90,9 +90,9 @@ def describe_plan(stored: Experiment, ahead: ExperimentProgress) -> list[str]:
 
 
 def describe_ending(experiment: Experiment, *, show: bool = False, entry: int | None = None) -> str:
-    """Say how far the experiment came, in this command or in those before.
+    """Return how far the experiment got, in this command or earlier ones.
 
-    `show` is whether the command only shows it, `entry` the number under which it stays in the queue.
+    `show` means that the command only displays it; `entry` is its number if it stays in the queue.
     """
     goes_on = "The same command continues from here"
     goes_on += "." if entry is None else f", or `{PROGRAM} queue run {entry}`."
@@ -127,7 +127,7 @@ def _describe_progress(experiment: Experiment, goes_on: str, *, show: bool) -> s
 
 
 def _describe_extra_runs(experiment: Experiment) -> str:
-    """Say how many more stored runs the verdict counts than are planned; "" if there are none."""
+    """Return how many stored runs beyond the plan the verdict counts; "" without any."""
     if not experiment.surplus_runs:
         return ""
     counts = "counts" if experiment.surplus_runs == 1 else "count"
@@ -135,7 +135,7 @@ def _describe_extra_runs(experiment: Experiment) -> str:
 
 
 def _describe_precision(experiment: Experiment) -> str:
-    """Say how precisely the speed-ups are known; "" if they have no interval or no precision was requested."""
+    """Return how precisely the speed-ups are known; "" without intervals or a requested precision."""
     half_widths = stopping_rule(experiment.plan, [run.row for run in experiment.runs]).half_widths_pct()
     if experiment.plan.until_pct is None or not half_widths:
         return ""
@@ -155,7 +155,7 @@ def load_result(experiment: Experiment, database: Path, margin_pct: float | None
 
 
 def print_experiment(result: ExperimentResult, database: Path | None = None) -> None:
-    """Print the verdict, next to what publications say; `database` is the path that the user gave."""
+    """Print the verdict, with published figures; `database` is the user's path."""
     if result.comparison.variants:
         print_comparison(result.comparison, database)
         print_pivots(make_pivots(result.comparison, result.published) if result.published else ())
@@ -175,9 +175,9 @@ def write_experiment_report(result: ExperimentResult, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedEntry:
-    """An entry of the queue that was run here, and its result.
+    """A queue entry that ran here, and its result.
 
-    `state` is its own in the queue, or how it left it; `running` where another program continues with it.
+    `state` is its state in the queue, or how it left the queue; `running` if another program continues it.
     """
 
     entry: QueueEntry
@@ -226,18 +226,18 @@ class EntryReporter(QueueListener):
         self._line.say(sentence)
 
     def entry_ended(self, entry: QueueEntry, state: EntryState, experiment: Experiment) -> None:
-        """Keep the result; an entry that another overtook, or whose plan was extended, ends more than once.
+        """Store the result; an entry that was overtaken, or whose plan was extended, ends more than once.
 
-        Of its runs only the numbers are kept: the queue of a night has thousands.
+        Only the numbers of its runs are kept, because a night's queue has thousands.
         """
         ended = EndedEntry(entry=entry, state=state, experiment=replace(experiment, runs=()))
         self._ended.pop(entry.entry, None)
         self._ended[entry.entry] = (ended, tuple(run.row.run for run in experiment.runs))
-        # Python would not look for what a night's runs left behind before there are thousands of them.
+        # Python would not collect the garbage of a night's runs before there are thousands of objects.
         gc.collect()
 
     def all_ended(self, store: Store) -> list[EndedEntry]:
-        """Return the entries as they ended last, in that order, with their runs as they are stored."""
+        """Return the entries in the order of their last endings, with their stored runs."""
         return [
             replace(ended, experiment=replace(ended.experiment, runs=tuple(map(store.load_header, runs))))
             for ended, runs in self._ended.values()
@@ -249,13 +249,13 @@ def run_entries(
 ) -> list[EndedEntry]:
     """Run entries of the queue with their progress on stderr, and return those that ended; Ctrl-C ends it.
 
-    One that was left before its end, for another that came first, is returned as it is when all is over.
+    An entry left early for another one is returned in its final state.
 
-    `only` has the numbers of the entries, None for all that wait. `failed` gets the error of an entry that cannot be
-    made, and the others go on.
+    `only` has the numbers of the entries, None for all waiting ones. `failed` gets the error of an entry that cannot
+    run, and the others continue.
 
     Raises:
-        UserError: An entry cannot be made, without `failed`.
+        UserError: An entry cannot run, and `failed` is None.
     """
     lines = EntryReporter()
     runner = QueueRunner(services, lines)
@@ -263,7 +263,7 @@ def run_entries(
         try:
             runner.run(only, failed)
         except DatabaseError:
-            raise  # what is paused is in it
+            raise  # paused entries stay in it
         except UserError as error:
             raise UserError(f"{error} {describe_paused(services.database, only)}".strip()) from error
     with Store.open(services.database) as store:
@@ -274,7 +274,7 @@ def run_entries(
 def describe_paused(database: Path, only: Sequence[int] | None, excluding: Collection[int | None] = ()) -> str:
     """Return how to resume paused entries of the queue; "" if none is paused.
 
-    `only` has the numbers of the entries that matter, None for all; those of `excluding` do not.
+    `only` has the numbers of relevant entries, None for all, except those in `excluding`.
     """
     with Store.open(database) as store:
         paused = [entry.entry for entry in store.queue.entries() if entry.state == "paused"]
@@ -283,7 +283,7 @@ def describe_paused(database: Path, only: Sequence[int] | None, excluding: Colle
 
 
 def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
-    """Return the status, or what another program did with the entry since: it may run it, or have finished it."""
+    """Return the entry's current state: another program may be running it, or have finished it."""
     if ended.queue_number is None:
         return ended
     with Store.open(services.database) as store:
@@ -299,14 +299,14 @@ def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
 
 
 def describe_elsewhere(what: str) -> str:
-    """Say that another program runs an entry, and how to see its progress."""
+    """Return that another program runs an entry, and how to see its progress."""
     return f"Another program makes {what}: `{PROGRAM} queue` shows how far it is."
 
 
 def exit_status(all_ended: Sequence[EndedEntry]) -> int:
     """Return 0 if every planned run has a result, at least one of them figures, and every trial took place.
 
-    What another program continues with is left to that one.
+    Entries that another program continues do not count.
     """
     return 0 if all(ended.state == "running" or _is_complete(ended) for ended in all_ended) else 1
 

@@ -109,7 +109,7 @@ def _check(names: Sequence[str], *, as_json: bool) -> int:
 
 
 def _follow_detached(action: str, word: str, uid: str, database: Path | None, *, as_json: bool, keep: bool) -> int:
-    """List, end or fetch the detached runs of a host whose id begins so; Ctrl-C leaves them going on."""
+    """List, end or fetch the detached runs of a host whose ids begin with `uid`; they continue after Ctrl-C."""
     entry = find_host(word, typed)
     runs = [run for run in list_detached(entry, say) if run.uid.startswith(uid)]
     if uid and not runs:

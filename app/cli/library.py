@@ -1,4 +1,4 @@
-"""`list`, `note`, `tag`, `delete` and `restore`: the stored runs found, annotated and removed."""
+"""`list`, `note`, `tag`, `delete` and `restore`: search, annotate and remove stored runs."""
 
 import contextlib
 import shlex
@@ -43,11 +43,11 @@ _KINDS = ("runs", "experiments", "presets", "parameters")
 _DAYS = {"h": 1 / 24, "d": 1.0, "w": 7.0}
 
 _TERMINAL_RUNS = 20
-"""Runs that a terminal gets unless a limit is given."""
+"""The most runs listed on a terminal unless a limit is given."""
 _LISTED = [metric for metric in METRICS if metric.list_column and metric.list_column.in_terminal]
-"""The metrics that `list` prints of each run."""
+"""The metrics that `list` prints for each run."""
 _PAGE_RUNS = 500
-"""Runs that `list` reads and prints at a time, so that the first of any number come at once."""
+"""Runs that `list` reads and prints at a time, so that the first ones appear immediately."""
 
 
 @command("note", "note 3 power limit 300 W", "note 3")
@@ -189,7 +189,7 @@ def list_runs(
     if of_runs and kind != "runs":
         raise UsageError(f"{', '.join(sorted(map(option_name, of_runs)))} goes with runs, not with list {kind}.")
     if kind == "presets":
-        from app.cli.experiment import list_presets  # here, as below, for few lists need it
+        from app.cli.experiment import list_presets  # here, as below: few lists need it
 
         return list_presets(database, as_json=as_json)
     if workload_name is not None:
@@ -238,7 +238,7 @@ def _print_page(rows: Sequence[RunRow], *, with_host: bool, with_header: bool) -
 
 
 def run_query(run_filter: RunFilter, library: Library) -> RunQuery:
-    """Return the query for the runs wanted; raises `UserError` for an experiment that is not stored."""
+    """Return the query for the selected runs; raises `UserError` for an unknown experiment."""
     return RunQuery(
         text=run_filter.search,
         workload=run_filter.workload,
@@ -252,7 +252,7 @@ def run_query(run_filter: RunFilter, library: Library) -> RunQuery:
 
 
 def _experiment_number(word: str, library: Library) -> int:
-    """Return the number of an experiment of that number, name or preset, the newest of several; raises `UserError`."""
+    """Return an experiment's number from its number, name or preset, the newest if several; raises `UserError`."""
     rows = ((stored.experiment, stored.name, stored.preset) for stored in library.experiments())
     named = [number for number, name, preset in rows if word in (str(number), name, preset)]
     if not named:
@@ -323,7 +323,7 @@ def _delete_samples(database: Path | None, older_than_days: float, *, dry_run: b
 
 
 def describe_pruned(pruned: Pruned, *, dry_run: bool) -> str:
-    """Say what was deleted, or would be, in a sentence or two."""
+    """Return what was or would be deleted, in a sentence or two."""
     if not pruned.runs:
         return "No run is old enough: nothing to delete."
     runs = format_run_count(len(pruned.runs))

@@ -29,11 +29,11 @@ from app.viewmodels.format.telemetry_fields import describe_users, format_field
 from workloads.catalog import FRAMEWORK, UsageError
 
 _SLOWER = 0.9
-"""A rate below this share of the one before is no chance: something was changed, or something else was busy."""
+"""A rate below this share of the previous one is no coincidence: something was changed, or something else was busy."""
 
 
 def _calibrate(database: Path | None, precisions: Sequence[str], on: str, *, as_json: bool) -> int:
-    """Measure, store and print."""
+    """Measure, store and print the peak rates."""
     with run_services(database, on=on) as services, Store.open(services.database) as store:
         measured = list(calibrate(services.host, store, precisions, say))
     if as_json:
@@ -54,7 +54,7 @@ def _calibrate(database: Path | None, precisions: Sequence[str], on: str, *, as_
 
 
 _OVERVIEW = ("load_pct", "power_mw", "memory_bytes", "temperature_c")
-"""What tells several GPUs apart at a glance."""
+"""Fields that distinguish several GPUs at a glance."""
 _WATCH_S, _LONGEST_WATCH_S = 3.0, 20.0
 _WATCH_MS = 20.0
 
@@ -89,7 +89,7 @@ def gpus(
         return _calibrate(database, precisions, on, as_json=as_json)
     with opened_host(on, _WATCH_MS) as host:
         readings = _collect_readings(host.telemetry)
-        inventory = readings.with_reasons(host.inventory())  # with what watching has taught
+        inventory = readings.with_reasons(host.inventory())  # with what the readings revealed
     if as_json:
         print_json(gpus_document(inventory, readings.values, readings.processes))
         return 0
@@ -116,7 +116,7 @@ def gpus(
 
 @dataclass(slots=True)
 class _Readings:
-    """The newest values of a short watch, the fields whose newest one cannot be true, and who uses each GPU."""
+    """The newest values of a short watch, the fields with an implausible newest reading, and each GPU's users."""
 
     values: dict[str, dict[str, float]] = field(default_factory=dict)
     processes: dict[str, Processes] = field(default_factory=dict)
@@ -148,9 +148,9 @@ class _Readings:
 
 
 def _collect_readings(feed: TelemetryFeed) -> _Readings:
-    """Watch for three seconds where there is a GPU, so that slow values and periods are known; else read once.
+    """Watch for three seconds if there is a GPU, to learn slow values and periods; else read once.
 
-    A slow driver gets longer until every field was looked for, but not without limit: the rest is not known then.
+    A slow driver gets more time, within a limit, until every field was tried.
     """
     inbox: queue.SimpleQueue[SamplerMessage] = queue.SimpleQueue()
     unsubscribe = feed.subscribe(inbox.put)
@@ -171,7 +171,7 @@ def _collect_readings(feed: TelemetryFeed) -> _Readings:
 
 
 def _unknown_fields(device: Device) -> list[str]:
-    """Return the fields of a GPU that were not looked for yet."""
+    """Return the fields of a GPU that were not tried yet."""
     if device.kind == "host" or device.lost is not None:
         return []
     names = [field.name for field in fields_of("gpu")]
@@ -201,7 +201,7 @@ def _print_device(device: Device, values: Mapping[str, float], processes: Proces
 
 
 def _label(device: Device, name: str) -> str:
-    """Return what every screen calls a field: its name has the unit of `--json`."""
+    """Return a field's name on all screens; its key has the unit of `--json`."""
     return FIELDS[name].label_on(device.kind)
 
 

@@ -27,7 +27,7 @@ _MAX_USAGE_CHARS = 2_000
 
 def _print_version(context: click.Context, _param: click.Parameter, is_requested: bool) -> None:
     if is_requested and not context.resilient_parsing:
-        from app.paths import program_version  # here, for no other command waits for it
+        from app.paths import program_version  # here: no other command needs it
 
         print(f"VariantScope {program_version()}")
         context.exit()
@@ -78,7 +78,7 @@ def program(context: click.Context, database: Path | None, sample_ms: float, log
 def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
     """Execute the words and return the exit status; the user's errors are one sentence on stderr.
 
-    A shell that completes a line asks by a variable, with the line in others (click's documentation, Shell Completion).
+    A shell requests a completion by environment variables (click's documentation, Shell Completion).
     """
     _prepare_output()
     if instruction := os.environ.get(COMPLETE_VARIABLE):
@@ -90,7 +90,7 @@ def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
 def _answer(words: Sequence[str], upper: UpperLayers) -> int:
     try:
         status = _run(words, upper)
-        # What is still buffered meets a closed pipe or a full disk here, where it can be said, not at exit.
+        # Buffered output meets a closed pipe or a full disk here, where it can be reported, not at exit.
         sys.stdout.flush()
         return status
     except click.UsageError as error:
@@ -99,11 +99,11 @@ def _answer(words: Sequence[str], upper: UpperLayers) -> int:
     except UsageError as error:
         say(str(error))
         return 2
-    except UserError as error:  # a job's has its traceback in further lines
+    except UserError as error:  # a job's error may have its traceback in further lines
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:
-        # The reader of our output (head, less) has seen enough.
+        # The reader of the output (head, less) has seen enough.
         drop_output(1)
         return 1
     except OSError as error:
@@ -117,7 +117,7 @@ def _answer(words: Sequence[str], upper: UpperLayers) -> int:
 
 
 def _run(words: Sequence[str], upper: UpperLayers) -> int:
-    """Read the words and call the command; without `click.Command.main`, which would take Ctrl-C for itself."""
+    """Parse the words and call the command, without `click.Command.main`, which would handle Ctrl-C itself."""
     try:
         with program.make_context(PROGRAM, list(words), obj=upper) as context:
             return int(program.invoke(context))

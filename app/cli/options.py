@@ -1,4 +1,4 @@
-"""Types of values, arguments and options that several commands share."""
+"""Types of values, arguments and options shared by several commands."""
 
 import difflib
 import functools
@@ -21,17 +21,17 @@ from app.values.samples import SAMPLE_MS
 from workloads import catalog
 
 _MAX_RUNS = 50
-"""So many runs, the newest, are offered."""
+"""The number of newest runs to offer."""
 
 
 def complete_workloads(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the program's workloads, and files where a path is begun."""
+    """Offer the program's workloads, and files once a path is begun."""
     named = _matching(((workload.name, "") for workload in catalog.WORKLOADS if not workload.hidden), incomplete)
     return named or [CompletionItem(incomplete, type="file")]
 
 
 def complete_settings(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer `name=` of the workload's parameters, then the values; several of them behind commas."""
+    """Offer `name=` for the workload's parameters, then the values; further ones after commas."""
     typed = context.params.get("workload")
     workload = next((workload for workload in catalog.WORKLOADS if workload.name == typed), None)
     if workload is None:
@@ -52,11 +52,11 @@ def _values(parameter: catalog.Parameter) -> list[str]:
 
 
 def complete_runs(context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the newest runs of the database; none if there is no database."""
+    """Offer the newest runs of the database; none without a database."""
     database = context.params.get("database") or default_database()
     if not database.exists():
         return []
-    # Here, so that no other completion waits for the database's modules.
+    # Here, so that other completions do not wait for the database's modules.
     from app.queries import RunQuery
     from app.storage.store import Store
     from app.viewmodels.format.naming import short_name
@@ -70,7 +70,7 @@ def complete_runs(context: click.Context, _param: click.Parameter, incomplete: s
 
 
 def complete_presets(_context: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    """Offer the program's presets, and files where a path is begun."""
+    """Offer the program's presets, and files once a path is begun."""
     from app.runs.experiment.presets import preset_names  # here, as above
 
     return _matching(((name, "") for name in preset_names()), incomplete) or [CompletionItem(incomplete, type="file")]
@@ -95,10 +95,9 @@ DATABASE_HELP = "The database (default: profiles.db of this checkout)."
 
 
 class _FilePath(click.Path):
-    """A path, of a file that may not be there; one that no file can have is refused here, before any work."""
+    """A path, possibly of a missing file; an impossible path is refused here, before any work."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return it as a `Path`."""
         path: Any = super().convert(value, param, ctx)
         try:
             path.exists()
@@ -109,10 +108,9 @@ class _FilePath(click.Path):
 
 
 class _DatabasePath(_FilePath):
-    """A database, which may be new in a folder that is there: a mistyped path would make folders."""
+    """A database, which may be new, but only in an existing folder, because a mistyped path would create folders."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return it as a `Path`."""
         path: Path = super().convert(value, param, ctx)
         if not path.parent.is_dir():
             self.fail(f"{one_line(str(path.parent))} is not a folder", param, ctx)
@@ -126,14 +124,14 @@ _TIME = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s?)?")
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that a function reads from a word; its `ValueError` explains why a word is not one."""
+    """A value that a function parses from a word; its `ValueError` explains why a word is invalid."""
 
     def __init__(self, read: Callable[[str], Any]) -> None:
         self.name = read.__name__
         self._read = read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the word says; a default, which is not a word, as it is."""
+        """Return the value of a word; a default, which is not a word, unchanged."""
         if not isinstance(value, str):
             return value
         try:
@@ -143,10 +141,10 @@ class Parsed(click.ParamType[Any]):
 
 
 class Verb(click.Choice[str]):
-    """What is done with the things that a command is about."""
+    """The action of a command."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
-        """Return the verb; a word that is none gets those that are like it."""
+        """Return the verb; an unknown word is answered with similar ones."""
         if value in self.choices:
             return str(value)
         like = difflib.get_close_matches(value, self.choices)
@@ -170,7 +168,7 @@ class Number(click.FloatRange):
         self._unit = unit
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number; click takes one that is not for within any limits."""
+        """Return the number; click would accept NaN as within any limits."""
         word: Any = value.removesuffix(self._unit) if isinstance(value, str) else value
         number: float = super().convert(word, param, ctx)
         return self.fail("nan is not a number", param, ctx) if math.isnan(number) else number
@@ -182,7 +180,7 @@ class _RunNumber(click.ParamType[int]):
     name = "run"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number; what is not a word, as it is."""
+        """Return the number; a value that is not a word, unchanged."""
         if value != "last" or ctx is None:
             try:
                 return int(value)
@@ -197,7 +195,7 @@ class _RunNumber(click.ParamType[int]):
 
 
 def _run_numbers(context: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers in words, which commas may divide; `3-6` are four."""
+    """Return the numbers in words, which may contain commas and ranges; `3-6` are four."""
     numbers: list[int] = []
     for part in (part for word in words for part in word.split(",")):
         first, last = (ends["first"], ends["last"]) if (ends := _RANGE.fullmatch(part)) else (part, part)
@@ -244,7 +242,7 @@ def command(name: str, *examples: str, uses_database: bool = True) -> Callable[[
 
 
 def _of_program(name: str) -> Callable[[], Any]:
-    """Return what gives the value of an option before the command, None if there is none."""
+    """Return a function for the value of an option given before the command, None without one."""
     return lambda: click.get_current_context().find_root().params.get(name)
 
 
@@ -252,7 +250,7 @@ def _database_option(*, used: bool) -> Callable[[Decorated], Decorated]:
     return click.option(
         "--db",
         "database",
-        is_eager=True,  # first, for it says which run is the last
+        is_eager=True,  # first, because it determines the last run
         type=DATABASE,
         metavar="PATH",
         default=_of_program("database"),
@@ -394,6 +392,6 @@ def given_parameters(context: click.Context) -> frozenset[str]:
 
 
 def option_name(parameter: str) -> str:
-    """Return how the user writes a parameter: `--no-gate`, `-s`, or the name of an argument."""
+    """Return a parameter as the user writes it: `--no-gate`, `-s`, or the name of an argument."""
     others = {"workload": "WORKLOAD", "settings": "-s", "markup": "--format"}
     return others.get(parameter, f"--{parameter.replace('_', '-')}")

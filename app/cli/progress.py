@@ -1,4 +1,4 @@
-"""Progress on stderr: runs, the idle wait before a run and transfers, and the notification at the end."""
+"""Progress on stderr: runs, idle waits and transfers, and the notification at the end."""
 
 import contextlib
 import html
@@ -33,19 +33,19 @@ _REPAINT_S = 0.1
 _BAR = 20
 """Characters of a bar."""
 _QUIET_S = 1.0
-"""A transfer that ends sooner needs no progress."""
+"""A shorter transfer needs no progress."""
 _STEP = 0.1
-"""Where stderr is no terminal, a transfer prints a line per tenth."""
+"""If stderr is no terminal, a transfer prints a line per tenth."""
 _SHORT_S = 1.0
-"""A wait that ends sooner is not worth a line."""
+"""A shorter wait is not worth a line."""
 _SENDER = "notify-send"
 _TIMEOUT_S = 10.0
 
 
 class StatusLines:
-    """The last lines of a terminal: one with a bar for each thing that continues, below all other messages.
+    """The last lines of a terminal: one with a bar for each current activity, below all other messages.
 
-    Where stderr is no terminal, or one that can only append, nothing is painted.
+    Without a terminal, or with one that can only append, nothing is painted.
 
     Thread: any.
     """
@@ -53,15 +53,15 @@ class StatusLines:
     def __init__(self) -> None:
         self.live = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self.keyboard = threading.Lock()
-        """To be held while typed keys are read: two readers that see one Enter would both wait for a line."""
+        """Held while typed keys are read: otherwise two readers that see one Enter would both wait for a line."""
         self._display: rich.progress.Progress | None = None
         self._tasks: dict[object, rich.progress.TaskID] = {}
         self._lock = threading.Lock()
 
     def paint(self, owner: object, text: str, fraction: float = 0.0, detail: str = "") -> None:
-        """Show an owner's line instead of its last one.
+        """Replace an owner's line.
 
-        The text stands before the bar, which is at `fraction` from 0 to 1, the detail behind it.
+        The text precedes the bar, which is at `fraction` from 0 to 1; the detail follows it.
         """
         with self._lock:
             if not self.live:
@@ -94,15 +94,15 @@ class StatusLines:
 
 
 def _new_display() -> "rich.progress.Progress":
-    """Return a display that repaints on request: its own thread would outlive a run that fails."""
-    # Here, for rich takes its time, and only a terminal needs it.
+    """Return a display that repaints on request: its own thread would outlive a failing run."""
+    # Here: rich is slow to import, and only a terminal needs it.
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
     class TerminalConsole(Console):
         def show_cursor(self, _show: bool = True) -> bool:
-            """Leave the cursor: hidden, it would be lost with a program that is killed."""
+            """Leave the cursor visible: a killed program would not restore it."""
             return False
 
     return Progress(
@@ -118,9 +118,9 @@ def _new_display() -> "rich.progress.Progress":
 
 
 class ProgressSink:
-    """Show a run's progress on stderr: a line with a bar on a terminal, elsewhere a line per phase.
+    """Shows a run's progress on stderr: a line with a bar on a terminal, else a line per phase.
 
-    With a `prefix` it is one run of several: elsewhere only the measured phase of each is printed, and how it ended.
+    With a `prefix` it is one of several runs: without a terminal only its measured phase and its outcome are printed.
     """
 
     def __init__(self, prefix: str = "", line: StatusLines | None = None) -> None:
@@ -141,7 +141,7 @@ class ProgressSink:
                 self._devices = {device.device: device for device in event.devices}
                 self._say(f"run {event.run}: {short_name(event.spec)}")
             case Waiting(reason=""):
-                pass  # a silent host is heard again, which its connection says
+                pass  # a host is heard again, which its connection reports
             case Waiting() | TelemetryGap():
                 self._say(event.reason)
             case DeviceLost():
@@ -189,7 +189,7 @@ def _percent(fraction: float) -> str:
 
 
 class PercentLine:
-    """The share of a transfer that is done: a line with a bar on a terminal, a line per 10 % elsewhere."""
+    """The completed share of a transfer: a line with a bar on a terminal, else a line per 10 %."""
 
     def __init__(self, what: str, line: StatusLines) -> None:
         self._what = what
@@ -224,10 +224,7 @@ def progress_watch(what: str) -> Iterator[TransferProgress]:
 
 
 class WaitLine:
-    """The idle wait of one run on stderr: a line on a terminal, where Enter ends the wait; one message elsewhere.
-
-    Of several waits at once an Enter ends one.
-    """
+    """The idle wait of one run on stderr: a line on a terminal, where Enter ends the wait; else one message."""
 
     def __init__(self, line: StatusLines | None = None) -> None:
         self._line = line or StatusLines()
@@ -235,7 +232,7 @@ class WaitLine:
         self._printed = False
 
     def __call__(self, status: WaitStatus) -> bool:
-        """Show what is waited for; return whether to continue waiting."""
+        """Show what the run waits for; return whether to continue waiting."""
         if status.waited_s >= _SHORT_S:
             if self._live:
                 seconds = f"{status.waited_s:.0f} of {units.with_unit(status.limit_s, 's')}"
@@ -277,7 +274,7 @@ def run_with_notification(title: str, command: Callable[[], int]) -> int:
 
 
 def notify(title: str, words: str) -> str:
-    """Notify the user; return by which means, as a sentence."""
+    """Notify the user; return a sentence on the means."""
     if _send_to_desktop(title, words):
         return f"Notified through {_SENDER}."
     why = f"{_SENDER} is not installed" if shutil.which(_SENDER) is None else f"{_SENDER} reached no desktop"

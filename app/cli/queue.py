@@ -41,7 +41,7 @@ _ACTIONS = ("list", "run", "move", "pause", "resume", "remove")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _QueueOptions:
-    """The parameters of the command; without `entries`, `run` runs all that wait."""
+    """The parameters of the command; without `entries`, `run` runs all waiting ones."""
 
     database: Path | None
     as_json: bool
@@ -69,7 +69,7 @@ class _QueueOptions:
 
 
 def _run(options: _QueueOptions) -> int:
-    """Run entries, the named ones even if they are paused; return 0 when every run has a result.
+    """Run entries, named ones even if paused; return 0 if every run has a result.
 
     Then print the verdict of each, write the requested reports, and notify of the end.
     """
@@ -114,9 +114,9 @@ def _run_and_report(options: _QueueOptions, named: Sequence[QueueEntry]) -> int:
             stem = options.report.stem if len(named) == 1 else f"{options.report.stem}-{ended.entry.entry}"
             try:
                 write_experiment_report(result, options.report.with_stem(stem))
-            except UserError as error:  # what is wrong with one file is not with the next
+            except UserError as error:  # other files may still succeed
                 fail(error)
-    # Of those that are out of budget it was said just now.
+    # Entries out of budget were already reported.
     ended_numbers = {ended.queue_number for ended in all_ended}
     if how := describe_paused(services.database, None, ended_numbers):
         say(how)
@@ -174,7 +174,7 @@ def queue(**values: Any) -> int:
 
 def _change_entries(queue: Queue, options: _QueueOptions) -> None:
     for entry in options.entries:
-        queue.entry(entry)  # all of them are there
+        queue.entry(entry)  # checks that all exist
     next_entry = options.before
     if options.first:
         staying = (queued.entry for queued in queue.entries() if queued.entry not in options.entries)
@@ -198,7 +198,7 @@ def _change(queue: Queue, action: str, entry: int, before: int | None) -> None:
 def _print_queue(database: Path | None, *, as_json: bool) -> int:
     with open_store(database) as store:
         entries = {entry.entry: entry for entry in store.queue.entries()}
-        # Another program may add or remove some meanwhile.
+        # Another program may change the entries meanwhile.
         experiments = queue_progress(store, take_inventory()) if entries else []
         experiments = [progress for progress in experiments if progress.entry in entries]
     if as_json:

@@ -59,9 +59,9 @@ from workloads.protocol import RunSpec
 def run_services(
     database: Path | None, sample_ms: float = SAMPLE_MS, *, on: str = "", standby: bool = False
 ) -> Iterator[RunServices]:
-    """Start what runs need, and close it at the end; warn on stderr where the disk is nearly full.
+    """Start what runs need, and close it at the end; warn on stderr if the disk is nearly full.
 
-    `on` is the host as `--on` names it. With `standby` several runs will come, so that a standby worker is of use.
+    `on` is the host for `--on`. `standby` announces several runs, for which a standby worker is useful.
     """
     with open_store(database, may_be_new=True) as store:
         path = store.path
@@ -73,7 +73,7 @@ def run_services(
 
 
 def workload_finder(database: Path | None, consent: Consent | None) -> Callable[[str], Workload]:
-    """Return a function that finds a workload of the program by name, or a custom one, whose file it reads if it must.
+    """Return a function that finds a workload by name, or a custom one, reading its file if necessary.
 
     It raises `UsageError` and `UserError`.
 
@@ -88,7 +88,7 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
     """Return one variant.
 
     Raises:
-        UsageError: A word is no setting of the workload.
+        UsageError: A word is not a setting of the workload.
     """
     values = {}
     for name, text in parse_settings(settings).items():
@@ -101,9 +101,9 @@ def one_variant(workload: Workload, settings: Sequence[str], machine: Machine) -
 
 
 def several_variants(workload: Workload, settings: Sequence[str], machine: Machine) -> list[RunSpec]:
-    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise as `one_variant`."""
+    """Return every combination of values, each once: `layout=NHWC,NCHW` gives two. Otherwise like `one_variant`."""
     lists = {
-        # No value at all is no list but a wrong value.
+        # An empty value is a wrong value, not an empty list.
         name: parse_values(parameter, text) or (catalog.parse(parameter, text),)
         for name, text in parse_settings(settings).items()
         for parameter in [workload.parameter(name)]
@@ -112,7 +112,7 @@ def several_variants(workload: Workload, settings: Sequence[str], machine: Machi
 
 
 def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBounds, *, as_json: bool) -> int:
-    """Search, with each try's progress on stderr, and print the answer; return 0 when there is one."""
+    """Search with each try's progress on stderr, and print the answer; return 0 if there is one."""
     session = LargestBatchSession(
         spec, bounds, services, lambda number, batch: (ProgressSink(f"[try {number}, batch {batch:,}] "),)
     )
@@ -126,7 +126,7 @@ def _find_largest_batch(spec: RunSpec, services: RunServices, bounds: SearchBoun
 
 
 _EXACT = 1e-5
-"""A relative difference that float32 itself explains: sums are added up in another order."""
+"""The relative difference that float32 rounding explains, when sums are computed in another order."""
 
 
 @command("portability", "portability 12", "portability 12 --into standard,cudnn --gpus 0")
@@ -201,7 +201,7 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
 
 
 def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
-    """Raise a `UserError` where variants cannot be checked."""
+    """Raise `UserError` if variants cannot be checked."""
     if len(specs) < 2:
         raise UsageError("check-equal takes runs of two variants or more; the first one is the reference.")
     if not can_be_checked(specs[0]):
@@ -211,7 +211,7 @@ def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
 
 
 def _gpus(requested: str | None, run: RunRow, machine: Machine) -> int:
-    """Return the other side: 0 for what trained on a GPU, 1 for what trained on the CPU, where there is a GPU."""
+    """Return the other kind of device: 0 GPUs for a run on a GPU, 1 for a run on the CPU if there is a GPU."""
     if requested is not None:
         return int(requested)
     return 0 if run.spec.variant["gpus"] else min(1, len(machine.gpus))
@@ -246,7 +246,7 @@ def _print_trials(run: RunRow, trials: Sequence[TrialResult], targets: TransferT
 
 
 def describe_excluded(spec: RunSpec, excluded: Mapping[str, str]) -> list[str]:
-    """Return which implementations were left out, a line per reason."""
+    """Return which implementations were left out, one line per reason."""
     labels: dict[str, list[str]] = {}
     for name, reason in excluded.items():
         labels.setdefault(reason, []).append(choice_label(spec, "implementation", name))
@@ -264,7 +264,7 @@ def _trial_row(run: RunRow, trial: TrialResult) -> tuple[str, ...]:
 
 
 def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
-    """Say whether the answers are the same, and if not, why that may be."""
+    """Return whether the outputs are equal, and if not, possible reasons."""
     worst = max(trials, key=lambda trial: trial.result.max_difference)
     largest, explained = f"{worst.result.max_difference:.1e}", f"{worst.tolerance:.0e}"
     if worst.result.max_difference <= _EXACT * max(1.0, worst.result.max_output):
@@ -317,7 +317,7 @@ def run(
 ) -> int:
     """Run and print the result; return 0 when it completed, or was detached."""
     if events:
-        from app.hosts.serve import serve  # here, as below, for few commands need it
+        from app.hosts.serve import serve  # here, as below: few commands need it
 
         return serve()
     if events_to is not None:
@@ -362,7 +362,7 @@ def run(
 
 
 def _detach(spec: RunSpec, services: RunServices, on: str, sample_ms: float, *, as_json: bool) -> int:
-    """Start a run that continues without this program, and say how to fetch it."""
+    """Start a run that continues without this program, and print how to fetch it."""
     if (refusal := services.host.refusal(spec)) is not None:
         raise UserError(refusal)
     from app.hosts.fetch import detach_run
@@ -385,7 +385,7 @@ def run_once(spec: RunSpec, services: RunServices) -> StoredRun:
 
 
 def list_parameters(word: str, database: Path | None, *, as_json: bool) -> int:
-    """Print the parameters of the workload that a word of the user's names."""
+    """Print the parameters of the workload that a user's word names."""
     workload = workload_finder(database, typed)(word)
     rows = [
         (p.name, value_text(p.default), "" if p.cpu_default is None else value_text(p.cpu_default), _limits(p), p.help)

@@ -1,4 +1,4 @@
-"""A command of the user's behind `--`: the options that describe it and what varies, and its variants."""
+"""A user's command after `--`: the options that describe it and what varies, and its variants."""
 
 import functools
 import shlex
@@ -22,7 +22,7 @@ from workloads.protocol import Command, RunSpec, Variant
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptOptions:
-    """The words behind `--`, and the options that go with them."""
+    """The words after `--`, and the related options."""
 
     words: tuple[str, ...]
     folder: Path
@@ -43,7 +43,7 @@ class ScriptOptions:
             raise UsageError(f"{options} go with your own command after --, such as -- python train.py.")
 
     def variants(self, settings: Sequence[str], machine: Machine, database: Path | None) -> list[RunSpec]:
-        """Return the variants, with the folder frozen; without a database it is not."""
+        """Return the variants, with the folder frozen if there is a database."""
         links = {name: str(self.folder.absolute() / name) for name in self.links}
         script = Script(
             command=Command(words=self.words, loop=self.loop, examples=self.examples, links=links),
@@ -85,7 +85,7 @@ def has_setting(variant: Variant, name: str, text: str) -> bool:
 
 
 def script_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add a command behind `--` and its options; the function gets them as `script`, a `ScriptOptions`."""
+    """Add a command after `--` and its options; the function gets them as `script`, a `ScriptOptions`."""
 
     @functools.wraps(function)
     def with_script(*, command_arguments: tuple[str, ...], **values: Any) -> int:

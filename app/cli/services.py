@@ -1,4 +1,4 @@
-"""Context managers of commands: the database, hosts, and the signals that stop a command."""
+"""Context managers for commands: the database, hosts, and the signals that stop a command."""
 
 import contextlib
 import signal
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from app.hosts.remote import Connection
 
 _QUIET_S = 1.0
-"""What takes longer says what it waits for."""
+"""A longer operation reports what it waits for."""
 
 
 @contextlib.contextmanager
 def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[Store]:
-    """Open the store, once runs whose owner is gone are marked as crashed.
+    """Open the store after marking runs whose owner has ended as crashed.
 
-    A given path becomes a new database only where it `may_be_new`; else a mistyped one would.
+    A given path becomes a new database only if it `may_be_new`, because it may be mistyped.
 
     Raises:
-        UserError: There is no such database.
+        UserError: The database does not exist.
     """
     if database is not None and not may_be_new and not database.exists():
         raise UserError(
@@ -47,13 +47,10 @@ def open_store(database: Path | None, *, may_be_new: bool = False) -> Iterator[S
 
 
 class Hosts:
-    """The hosts that a command uses, opened when they are first needed and closed with `stack`.
-
-    Thread: one at a time.
-    """
+    """The hosts of a command, opened when first needed and closed with `stack`. Thread: one at a time."""
 
     def __init__(self, stack: contextlib.ExitStack, sample_ms: float, *, standby: bool = False) -> None:
-        """Store what is needed later. With `standby` several runs will come, so that a standby worker is of use."""
+        """`standby` announces several runs, for which a standby worker is useful."""
         self._stack = stack
         self._hz = 1000 / sample_ms
         self._standby = standby
@@ -61,7 +58,7 @@ class Hosts:
         self._connections: dict[str, Connection] = {}
 
     def open(self, word: str, consent: Consent = ask_consent) -> Host:
-        """Return the host that a word of `--on` names, "" for this machine; a lost one is connected to again.
+        """Return the host that `--on` names, "" for this machine; a lost one is reconnected.
 
         Raises:
             UserError: It cannot be reached, or `consent` does not allow it.
@@ -86,7 +83,7 @@ class Hosts:
         return Host(telemetry=feed, launcher=launcher, leases=leases)
 
     def _connect(self, word: str, consent: Consent) -> "Connection":
-        from app.hosts.remote import open_host  # here, for few commands need it
+        from app.hosts.remote import open_host  # here: few commands need it
 
         progress = threading.Timer(_QUIET_S, say, (f"Connecting to {word} …",))
         progress.daemon = True
@@ -103,7 +100,7 @@ class Hosts:
 
 @contextlib.contextmanager
 def opened_host(on: str, sample_ms: float) -> Iterator[Host]:
-    """Open this machine, or the host that a word names, with the given sampling interval; close it at the end.
+    """Open this machine, or the named host, with this sampling interval; close it at the end.
 
     Raises:
         UserError: It cannot be reached.
@@ -114,7 +111,7 @@ def opened_host(on: str, sample_ms: float) -> Iterator[Host]:
 
 @contextlib.contextmanager
 def stop_on_interrupt(stop: Callable[[], None]) -> Iterator[None]:
-    """Call `stop` at Ctrl-C, a hang-up or a request to terminate, instead of ending the program."""
+    """Call `stop` on Ctrl-C, a hang-up or SIGTERM, instead of ending the program."""
 
     def on_signal(_number: int, _frame: FrameType | None) -> None:
         stop()

@@ -31,7 +31,7 @@ def badge_line(badge: Badge) -> str:
 
 
 def print_evidence(view: EvidenceView) -> None:
-    """Print all there is; the badge only where it is all."""
+    """Print all evidence; if there is only the badge, the badge."""
     if not view.aspects:
         print(f"  {badge_line(view.badge)}")
     else:
@@ -125,7 +125,7 @@ def _print_source(stored: StoredRun, *, as_json: bool) -> int:
     if as_json:
         print_json({"run": stored.row.run, **texts})
     else:
-        # A file gets the text as it is; on a terminal it may not command that.
+        # A file gets the text literally; on a terminal it must not control it.
         print(*texts.values(), sep="", end="", file=sys.stdout if sys.stdout.isatty() else unfiltered(sys.stdout))
     return 0
 
@@ -168,7 +168,7 @@ def _print_head(stored: StoredRun) -> None:
 
 
 def _metric_lines(stored: StoredRun, *, of_telemetry: bool = False) -> list[tuple[str, str, str]]:
-    """Return the metrics that the run has, each with what explains it, or those of its telemetry alone."""
+    """Return the run's metrics, each with its explanation, or only those of its telemetry."""
     example = cells.example_word(stored.row.spec, stored.row.summary)
     texts = [
         (metric, metric.figure(metric.value(stored), example))

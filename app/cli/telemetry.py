@@ -36,7 +36,7 @@ OutputFormat = Literal["text", "json", "csv"]
 Printer = Callable[[TelemetryMessage | Inventory], None]
 
 _PERIOD_TOLERANCE = 0.95
-"""A reading may come this share of the requested time after the one before."""
+"""A reading may come this share of the requested time after the previous one."""
 
 _LABELS = ("device", "name", "uuid")
 _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
@@ -68,7 +68,7 @@ def watch(
 ) -> int:
     """Print telemetry until the time is over or Ctrl-C."""
     if events:
-        from app.hosts.serve import serve  # here, for few commands need it
+        from app.hosts.serve import serve  # here: few commands need it
 
         return serve(1 / every_s, once=seconds is not None)
     if as_json + as_csv + bool(prometheus) > 1:
@@ -104,7 +104,7 @@ def watch(
 
 
 class RateLimiter:
-    """Decide whether to show a reading: next to GPUs the host is read at its own rate, which may be higher."""
+    """Decides whether to show a reading: besides GPUs the host is read at another, possibly higher rate."""
 
     def __init__(self, every_s: float) -> None:
         self._least_ns = round(_PERIOD_TOLERANCE * every_s * 1e9)
@@ -123,18 +123,18 @@ class RateLimiter:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """When telemetry began. `anchor_ns` is the wall clock less the telemetry's own."""
+    """The start of telemetry. `anchor_ns` is the wall clock minus the telemetry's clock."""
 
     begin_ns: int
     anchor_ns: int
 
     def utc(self, t_ns: int) -> str:
-        """Return the wall clock's time at a time of the telemetry."""
+        """Return the wall clock's time for a time of the telemetry."""
         return iso_utc(t_ns + self.anchor_ns)
 
 
 class _DeviceTitles:
-    """The devices known so far: their titles, and sentences on those that are lost, come back or appear."""
+    """The devices seen so far: their titles, and sentences on those that are lost, return or appear."""
 
     def __init__(self) -> None:
         self._devices: dict[str, Device] = {}
@@ -144,7 +144,7 @@ class _DeviceTitles:
         return self._devices[device]
 
     def update(self, message: Inventory | DeviceLost) -> list[str]:
-        """Take in what a message says; return what became of the devices."""
+        """Process a message; return what happened to the devices."""
         is_first = not self._devices
         if isinstance(message, Inventory):
             devices: Sequence[Device] = message.devices
@@ -155,7 +155,7 @@ class _DeviceTitles:
         return list(filter(None, sentences))
 
     def describe_implausible(self, sample: Sample) -> str:
-        """Return a sentence on the fields whose readings cannot be true, each the first time; else ""."""
+        """Return a sentence on fields with implausible readings, once per field; else ""."""
         new = [name for name in sample.implausible if (sample.device, name) not in self._implausible]
         self._implausible.update((sample.device, name) for name in new)
         title = _device_title(self._devices[sample.device])
@@ -172,7 +172,7 @@ class _DeviceTitles:
 
 
 def make_printer(output: OutputFormat, origin: Origin) -> Printer:
-    """Return what prints a message; the first one has to be an inventory."""
+    """Return a function that prints messages, the first of which must be an inventory."""
     if output == "json":
         return _json_printer(origin)
     if output == "csv":
@@ -203,7 +203,7 @@ def _json_printer(origin: Origin) -> Printer:
 
 
 def _csv_printer(origin: Origin) -> Printer:
-    """Print a header; return what writes a row per device and reading immediately; an absent value is empty."""
+    """Print a header; return a function that writes a row per device and reading; absent values are empty."""
     writer = csv.writer(sys.stdout, lineterminator="\n")
 
     def row(*values: object) -> None:
@@ -252,7 +252,7 @@ def _print_sample(message: Sample, device: Device, origin: Origin) -> None:
 
 
 class TelemetryMetrics:
-    """The newest values of each device that answers: a metric for each field of the table, by its name with its unit.
+    """The newest values of each answering device: a metric per field, named by the field with its unit.
 
     https://prometheus.io/docs/instrumenting/writing_exporters/
 
@@ -273,7 +273,7 @@ class TelemetryMetrics:
             self._values = {**self._values, message.device: {**self._values.get(message.device, {}), **new}}
 
     def collect(self) -> Iterator["Metric"]:
-        """Return a metric for each field that some device reports, with labels that say which device."""
+        """Yield a metric for each field that some device reports, with labels for the device."""
         from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 
         devices, values = self._devices, self._values
@@ -293,7 +293,7 @@ def _served(address: str) -> Iterator[TelemetryMetrics]:
     """Serve metrics at `[ADDRESS:]PORT` while the block runs.
 
     Raises:
-        UsageError: The address is none, or another program has its port.
+        UsageError: The address is invalid, or another program uses its port.
     """
     interface, _, port = address.rpartition(":")
     if not (port.isascii() and port.isdigit() and 0 <= int(port) < 65536):

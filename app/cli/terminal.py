@@ -1,7 +1,7 @@
 """Output of the command line: results on stdout, in tables that fit a terminal, and messages on stderr.
 
-All of it is plain: what is printed, by whatever code, reaches a terminal without a character that commands it, and
-pipes and files with plain spaces, except in JSON.
+All output is plain: whatever code prints it, it reaches a terminal without control characters, and pipes and files with
+plain spaces, except in JSON.
 """
 
 import contextlib
@@ -28,13 +28,13 @@ _MAX_NAME = 66
 
 
 class PlainStream:
-    """A text stream that what is written to it reaches plain. Thread: any, as the stream itself."""
+    """A text stream that makes everything written to it plain. Thread: any, as the stream itself."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
 
     def write(self, text: str) -> int:
-        """Write the text without characters that command a terminal, and to none without no-break spaces."""
+        """Write the text without characters that control a terminal, and elsewhere without no-break spaces."""
         plain = plain_text(text)
         self.stream.write(plain if self.stream.isatty() else plain_spaces(plain))
         return len(text)
@@ -66,7 +66,7 @@ class MessageStream(PlainStream):
 
 
 def drop_output(file: int) -> None:
-    """Send what an open file still holds nowhere: a flush at exit would fail again, in a traceback."""
+    """Discard what an open file still buffers: a flush at exit would fail again, with a traceback."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, file)
     os.close(nowhere)
@@ -84,7 +84,7 @@ def plain_output() -> Iterator[None]:
 
 
 def unfiltered(stream: TextIO) -> TextIO:
-    """Return the stream below, for styles and cursor movements of our own; what is written to it must be plain."""
+    """Return the underlying stream, for our own styles and cursor movements; its text must be plain."""
     while isinstance(stream, PlainStream):
         stream = stream.stream
     return stream
@@ -97,7 +97,7 @@ def print_json(document: dict[str, Any], *, compact: bool = False) -> None:
 
 
 def print_json_list(key: str, documents: Iterable[dict[str, Any]]) -> None:
-    """Print the JSON document `{key: [document, …]}` as its parts come; raises `ValueError` as `print_json` does."""
+    """Print the JSON document `{key: [document, …]}` part by part; raises `ValueError` like `print_json`."""
     file, parting = unfiltered(sys.stdout), "\n"
     print(f'{{\n  "{key}": [', end="", file=file)
     for document in documents:
@@ -108,14 +108,14 @@ def print_json_list(key: str, documents: Iterable[dict[str, Any]]) -> None:
 
 
 def print_text(words: str) -> None:
-    """Print sentences, on a terminal broken between words where its line ends."""
+    """Print sentences, wrapped between words on a terminal."""
     width = _terminal_width()
     broken = [words] if width is None else textwrap.wrap(words, width, break_long_words=False, break_on_hyphens=False)
     print(*broken, sep="\n")
 
 
 def elide_name(name: str) -> str:
-    """Leave out the middle of a kernel's long name: both ends distinguish kernels. `--json` has it whole."""
+    """Leave out the middle of a kernel's long name, because both ends distinguish kernels. `--json` has all of it."""
     half = (_MAX_NAME - 1) // 2
     return name if len(name) <= _MAX_NAME else f"{name[:half]}…{name[-half:]}"
 
@@ -135,7 +135,7 @@ def ask_consent(grants: Sequence[Grant]) -> bool:
 
 
 def ask_yes(question: str) -> bool:
-    """Ask a question on the terminal; return whether the answer is yes, and not Ctrl-C."""
+    """Ask a question on the terminal; return whether the answer is yes; Ctrl-C means no."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     handler = signal.getsignal(signal.SIGINT)
     try:
@@ -160,11 +160,10 @@ def print_table(
     right: frozenset[int] = frozenset(),
     spare: Sequence[str] = (),
 ) -> None:
-    """Print aligned columns; no header where all heads are empty. The columns of numbers are aligned to the `right`.
+    """Print aligned columns, without a header if all heads are empty. Columns in `right` are right-aligned.
 
-    Where a terminal is too narrow, the columns of the `spare` heads are left out, the first one first; then words are
-    broken into lines, and the columns that do not fit stand below, with the first one again. Elsewhere nothing is
-    broken or left out.
+    On a narrow terminal the columns with `spare` heads are left out, first one first; then texts are wrapped, and
+    columns that do not fit follow below, with the first one repeated. Elsewhere nothing is wrapped or left out.
     """
     if not rows and not any(header):
         return
@@ -181,7 +180,7 @@ def print_table(
     for head in spare:
         if _length(widths, numbers) > room:
             numbers = [n for n in numbers if header[n] != head]
-    # A number is never broken, its head between words; a text is, into lines of a third of the terminal at least.
+    # A number is never broken, its head only between words; a text is wrapped to at least a third of the terminal.
     least = [
         max(map(len, [*head.split(" "), *cells])) if n in right else min(widths[n], room // 3)
         for n, (head, *cells) in enumerate(columns)
@@ -206,8 +205,8 @@ def _length(widths: Sequence[int] | Mapping[int, int], numbers: Sequence[int]) -
 
 
 def _print_styled(columns: Sequence[Sequence[str]], widths: Mapping[int, int], right: frozenset[int]) -> None:
-    """Print columns of these widths with bold heads, unless the terminal or the user's NO_COLOR has no styles."""
-    # Here, for rich takes its time, and most output goes to no terminal.
+    """Print columns of these widths with bold heads, unless the terminal or NO_COLOR disables styles."""
+    # Here: rich is slow to import, and most output goes to no terminal.
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -236,5 +235,5 @@ def is_terminal() -> bool:
 
 
 def _terminal_width() -> int | None:
-    """Return how many characters a line of the terminal has; None if results go elsewhere."""
+    """Return the width of the terminal in characters; None if results go elsewhere."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None

@@ -38,7 +38,7 @@ from workloads.catalog import UsageError
 _SUFFIXES = ("", ".keras")
 _TIMELINE = ".json"
 _NAMED = 5
-"""Runs that the name of a folder names."""
+"""The most runs in the name of a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,7 +125,7 @@ def _export_models(options: ExportOptions) -> int:
 
 
 def _check_model_paths(paths: Sequence[Path]) -> None:
-    """Raise `UsageError` for another kind of file, `UserError` for a file that exists."""
+    """Raise `UsageError` for another type of file, `UserError` for an existing file."""
     for path in paths:
         if path.suffix not in _SUFFIXES:
             raise UsageError(
@@ -252,7 +252,7 @@ def _export(options: ExportOptions) -> int:
 
 
 def _target(options: ExportOptions) -> Path:
-    """Return where to write; raises `UsageError` for options that exclude each other."""
+    """Return where to write; raises `UsageError` for conflicting options."""
     is_trace = options.format == "trace"
     target = options.output or Path(_default_name(options.runs) + (f".trace{_TIMELINE}" if is_trace else ""))
     if is_trace and target.suffix != _TIMELINE:
