@@ -190,7 +190,7 @@ class EndedEntry:
 
 
 class EntryReporter(QueueListener):
-    """Prints everything on stderr."""
+    """Reports the progress of queue entries on stderr."""
 
     def __init__(self) -> None:
         self._ended: dict[int, tuple[EndedEntry, tuple[int, ...]]] = {}

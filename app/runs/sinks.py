@@ -32,7 +32,7 @@ _LOCK_WAIT_S = 60.0
 
 _BATCH_S = 0.5
 _MOST_LINES, _MOST_CHARS = 10_000, 2_000_000
-"""The most first, and the most last, lines and characters of a log that are stored."""
+"""How many lines and characters are stored of a log's beginning, and again of its end."""
 _BATCH_EVENTS = 20_000
 """A batch of that many is written early: replayed events arrive quickly."""
 _MOST_EVENTS = 80_000

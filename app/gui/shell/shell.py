@@ -296,7 +296,7 @@ class Shell(QObject):
         stop: Callable[[], object],
         setting_values: Callable[[], Iterable[tuple[str, Callable[[], object]]]],
     ) -> None:
-        """Create what is around the screens of a window.
+        """Create the frame around a window's screens.
 
         `setting_values` yields names, values and functions that set them.
         """
