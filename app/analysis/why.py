@@ -64,7 +64,7 @@ class Change:
 
     @property
     def is_certain(self) -> bool:
-        """Return whether the interval leaves no doubt about the sign, or without one, the change exceeds the noise."""
+        """Return whether the sign is certain: by the interval, or without one because the change exceeds the noise."""
         ends = self.difference.interval
         return abs(self.difference.value) > self.noise_ms if ends is None else ends[0] > 0 or ends[1] < 0
 
