@@ -119,7 +119,7 @@ class RunQuery:
     def __post_init__(self) -> None:
         """Refuse an unknown order or facet, as in a stored filter of another version."""
         if self.order not in RUN_ORDERS:
-            raise ValueError(f"no order of runs: {self.order!r}")
+            raise ValueError(f"runs have no order {self.order!r}")
         if not set(self.chosen) <= set(FACETS):
             raise ValueError(f"no facets of runs: {', '.join(self.chosen)}")
 

@@ -300,7 +300,7 @@ def _refreshed(ended: EndedEntry, services: RunServices) -> EndedEntry:
 
 def describe_elsewhere(what: str) -> str:
     """Return that another program runs an entry, and how to see its progress."""
-    return f"Another program makes {what}: `{PROGRAM} queue` shows how far it is."
+    return f"Another program runs {what}: `{PROGRAM} queue` shows how far it is."
 
 
 def exit_status(all_ended: Sequence[EndedEntry]) -> int:

@@ -23,7 +23,7 @@ AT_ONCE = (*EXPERIMENT, "--no-standby")
 SHORT = (*EXPERIMENT, *dummy_arguments(steps=5, batch_size="1,2"))
 LONGER = (*AT_ONCE, *dummy_arguments(steps=0, seconds="0.1,600"))
 ENTRY_1_ELSEWHERE = (
-    "Another program makes entry 1 of the queue at this moment: `python -m app queue` shows how far it is.\n"
+    "Another program runs entry 1 of the queue at this moment: `python -m app queue` shows how far it is.\n"
 )
 
 
@@ -133,7 +133,7 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     while process.stderr.readline() != "[2/2] measure\n":
         assert process.poll() is None
     assert queue(say("queue", "--json")) == [(1, "running", 1, 2)]
-    assert "Another program makes this very experiment at this moment, as entry 1" in say(*LONGER).err
+    assert "Another program runs this very experiment at this moment, as entry 1" in say(*LONGER).err
     assert ENTRY_1_ELSEWHERE in say("queue", "run", "1").err
     assert "”, is running: stop it first." in say("export", "--queue", "-o", "x.db").err
     process.send_signal(signal.SIGINT)
@@ -170,7 +170,7 @@ def test_more_repeats_that_a_second_program_asks_for_are_made_by_the_first(say: 
     first = CommandLine(tmp_path).start(*words, "--no-standby")
     while [state for _, state, *_ in queue(say("queue", "--json"))] != ["running"]:
         assert first.poll() is None
-    sentence = "Another program makes this very experiment at this moment, as entry 1 of the queue, with 2 repeats: "
+    sentence = "Another program runs this very experiment at this moment, as entry 1 of the queue, with 2 repeats: "
     assert sentence in say(*words, "--repeats", "2", "--queue").out
     assert sentence in say(*words, "--no-standby").err, "fewer are no reason to make fewer"
     processor.release()

@@ -280,7 +280,7 @@ def _gpu_plots(families: Sequence[_GpuFamily]) -> tuple[Plot, Plot]:
         full = Estimate(100.0, None, None, family.few.throughput.n)
         efficiencies = [(pair.many, pair.efficiency.scaled(100.0)) for pair in family.more]
         points = [_gpu_point(side, name, share, format_estimate(share, "%")) for side, share in efficiencies]
-        shares.append(series(points=(_gpu_point(family.few, name, full, "what efficiency is of"), *points)))
+        shares.append(series(points=(_gpu_point(family.few, name, full, "efficiency is relative to this"), *points)))
         per_gpu = family.few.throughput.value / family.few.gpus
         ideal.append(Guide(label="", colour=colour, points=((0.0, 0.0), (most, per_gpu * most))))
     reach = [end for line in rates for point in line.points for end in (point.y, point.high)]

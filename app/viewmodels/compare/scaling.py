@@ -12,7 +12,7 @@ from app.viewmodels.format.ratios import CI, Unit, format_ratio, unit_of
 from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches, mismatches
 from workloads.protocol import RunSpec, Value
 
-_KINDS = {"strong": "the same global batch", "weak": "the same batch a GPU"}
+_KINDS = {"strong": "the same global batch", "weak": "the same batch per GPU"}
 _COMPUTING = {
     "strong": "in kernels: smaller batches use a GPU less well",
     "weak": "in kernels: the same work took longer",
@@ -26,7 +26,7 @@ _UNEXPLAINED: Mapping[Cause, str] = {
 _FEW = 4
 """The most pairs drawn in the report of a comparison."""
 NO_SCALING_PAIRS = (
-    "No two of these runs differ in their GPUs alone, at the same global batch or the same batch a GPU. "
+    "No two of these runs differ in their GPUs alone, at the same global batch or the same batch per GPU. "
     "Run one variant on one GPU and on two."
 )
 

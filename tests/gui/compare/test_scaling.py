@@ -43,7 +43,7 @@ def visible(screen: CompareView) -> str:
 def test_runs_that_differ_in_gpus_say_why_not_twice(screen: CompareView, qtbot: QtBot) -> None:
     show(qtbot, screen, *ONE, *TALKING, *LAUNCHING)
     words = visible(screen)
-    assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
+    assert "1 to 2 GPUs, the same batch per GPU (weak scaling)" in words
     assert "79.2 %" in words
     assert "Most likely communication: a step takes 5.50 ms too long" in words
     assert "Most likely launching" in words

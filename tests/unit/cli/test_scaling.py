@@ -30,7 +30,7 @@ def scaling(database: Path, *words: str) -> int:
 def test_it_says_how_well_and_why_not_better(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert scaling(database, "1", "2", "3", "4") == 0
     words = capsys.readouterr().out
-    assert "1 to 2 GPUs, the same batch a GPU (weak scaling)" in words
+    assert "1 to 2 GPUs, the same batch per GPU (weak scaling)" in words
     assert "Efficiency 79.2 % (no interval: each side needs 3 runs or more), " in words
     assert "Most likely communication: a step takes 5.50 ms too long, 5.00 ms of that" in words
     assert "Imbalance" in words
@@ -70,7 +70,7 @@ def test_a_report_has_its_pictures(database: Path, tmp_path: Path, ending: str) 
     assert scaling(database, "1", "2", "3", "4", "5", "6", "--report", str(page)) == 0
     text = page.read_text(encoding="utf-8")
     if ending == "md":
-        assert "![1 to 2 GPUs, the same batch a GPU (weak scaling)](<scaling-scaling-1.svg>)" in text
+        assert "![1 to 2 GPUs, the same batch per GPU (weak scaling)](<scaling-scaling-1.svg>)" in text
         text = (tmp_path / "scaling-scaling-1.svg").read_text(encoding="utf-8")
     assert text.count("<svg") == (1 if ending == "md" else 2)
     picture = ElementTree.fromstring(text[text.index("<svg") : text.index("</svg>") + 6])
