@@ -219,6 +219,7 @@ class Meter:
         self.skipped = self.compiled_by_jax = 0
         self.seen: dict[int, tuple[int, int]] = {}
         self.wait_ns = 0
+        self.batch_size = self.next_batch_size = 0
         self._state = "warm-up"
         self._countdown = 1
         self._block_steps = 1
@@ -349,7 +350,7 @@ class Meter:
             self._lost["compilation"] = self._lost.get("compilation", 0) + end_ns - start_ns
             return
         self._block_steps = max(1, min(round(_BLOCK_NS * steps / (end_ns - start_ns)), self._block_steps * _GROWTH))
-        per_step = self._settings["examples"]
+        per_step = self._settings["examples"] or self.batch_size
         examples = per_step * steps if per_step else examples * _of_ranks("get_world_size", 1)
         self._examples += examples
         self._waited_ns += waited_ns

@@ -112,19 +112,36 @@ def _of_module(module: Any) -> None:
 
 
 def _of_keras(module: Any) -> None:
-    first = [0]
+    first, length = [0], [1]
 
-    def begun(_list: Any, batch: int, *_: Any) -> None:
+    def begun(callbacks: Any, batch: int, *_: Any) -> None:
         first[0] = batch
+        batches = getattr(callbacks, "params", {}).get("steps") or 0
+        if 2 * length[0] < batches <= batch + length[0]:  # it may be a smaller one, for which libraries compile anew
+            METER.interrupt("the end of an epoch")
 
     def ended(_list: Any, batch: int, *_: Any) -> None:
-        METER.boundary("a batch of Keras' fit", max(1, batch - first[0] + 1))
+        length[0] = max(1, batch - first[0] + 1)
+        METER.boundary("a batch of Keras' fit", length[0])
+
+    def trains(*_: Any) -> None:
+        METER.batch_size = METER.next_batch_size
 
     lists = module.CallbackList
+    _hook(lists, "on_train_begin", trains)
     _hook(lists, "on_train_batch_begin", begun)
     _hook(lists, "on_train_batch_end", ended, after=True)
     _hook(lists, "on_test_begin", lambda *_: METER.interrupt("evaluation"))
     _hook(lists, "on_epoch_begin", lambda *_: METER.interrupt(METER.epoch))
+
+
+def _of_keras_data(module: Any) -> None:
+    """Read the batch size of `fit`'s data, of which Keras makes the iterator before it calls `on_train_begin`."""
+
+    def created(iterator: Any, *_: Any) -> None:
+        METER.next_batch_size = getattr(iterator.data_adapter, "batch_size", None) or 0
+
+    _hook(module.EpochIterator, "__init__", created, after=True)
 
 
 def _of_keras_model(module: Any) -> None:
@@ -180,6 +197,7 @@ _STEPS = {
     "torch.amp.grad_scaler": _of_scaler,
     "keras.src.callbacks.callback_list": _of_keras,
     "keras.src.models.model": _of_keras_model,
+    "keras.src.trainers.epoch_iterator": _of_keras_data,
     "keras.src.optimizers.base_optimizer": _of_keras_optimizer,
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": lambda module: _hook_call(
         module.Function, "__call__"
