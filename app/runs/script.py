@@ -77,7 +77,7 @@ def script_variants(
             f"interpreter and packages change the command's first word, and {first} is not a Python: begin with "
             f"python, such as python -m torch.distributed.run."
         )
-    origin = _find_origin(script.folder)
+    origin = _find_origin(script)
     _check_arguments(script.command.words, origin)
     lists: dict[str, Sequence[Value]] = {
         **{catalog.placeholder_key(name) if name in names else name: values for name, values in settings.items()},
@@ -132,15 +132,23 @@ def _check_arguments(words: Iterable[str], origin: _Origin) -> None:
             raise UsageError(f"{path} would not run as it is frozen: name it relative to {origin.folder}.")
 
 
-def _find_origin(folder: Path) -> _Origin:
-    absolute = expand_home(folder).resolve()
+def _find_origin(script: Script) -> _Origin:
+    """Return where the files are; a folder that git ignores is like one outside a repository, but in no revision."""
+    absolute = expand_home(script.folder).resolve()
     if not absolute.is_dir():
-        raise UsageError(f"{folder} is not a folder.")
-    with contextlib.suppress(UserError):
+        raise UsageError(f"{script.folder} is not a folder.")
+    outside = _Origin(folder=absolute, root=absolute, is_repository=False)
+    try:
         root = Path(os.fsdecode(run_git(absolute, "rev-parse", "--show-toplevel")).strip()).resolve()
-        if absolute.is_relative_to(root):  # not if the repository's configuration names another folder
-            return _Origin(folder=absolute, root=root, is_repository=True)
-    return _Origin(folder=absolute, root=absolute, is_repository=False)
+    except UserError:
+        return outside
+    if not absolute.is_relative_to(root):  # the repository's configuration names another folder
+        return outside
+    if not script.revisions:
+        with contextlib.suppress(UserError):  # git fails unless it ignores the folder
+            run_git(root, "check-ignore", "--quiet", "--", str(absolute))
+            return outside
+    return _Origin(folder=absolute, root=root, is_repository=True)
 
 
 def _find_commit(origin: _Origin, revision: str) -> str:
@@ -164,11 +172,14 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
             _check_out(origin, commit, tree, tree.with_name("index"))
         else:
             _copy_files(origin.root, tree, _present_files(origin))
+        inner = origin.folder.relative_to(origin.root)
+        if not (tree / inner).is_dir():
+            raise UsageError(f"{origin.folder} has no files{f' in {commit}' if commit else ' that git tracks'}.")
         hashes = _hashed(tree)
         frozen = _keep(tree, hashes)
     if missing := [target for target in script.command.links.values() if not Path(target).exists()]:
         raise UsageError(f"{missing[0]}, which is to be linked, does not exist.")
-    command = structs.replace(script.command, folder=str(origin.folder.relative_to(origin.root)))
+    command = structs.replace(script.command, folder=str(inner))
     state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
     text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
     source = Source(path=str(origin.folder), text=text, modules=_modules(frozen, hashes), command=command)

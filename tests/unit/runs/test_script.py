@@ -114,6 +114,20 @@ def test_a_command_in_a_folder_of_a_repository_freezes_all_of_it(database: Path,
     assert "train.py" in names(source)
 
 
+def test_a_folder_that_git_ignores_is_frozen_as_outside_of_git(database: Path, repository: Path) -> None:
+    inner = repository / "data" / "inner"
+    inner.mkdir(parents=True)
+    (inner / "train.py").write_text("x = 1\n")
+    source = frozen(database, inner)
+    assert source.command is not None
+    assert (source.command.folder, names(source)) == (".", ["train.py"])
+    with pytest.raises(UsageError, match=r"inner has no files in \w{40}"):
+        frozen(database, inner, revisions=("main",))
+    (repository / "empty").mkdir()
+    with pytest.raises(UsageError, match="empty has no files that git tracks"):
+        frozen(database, repository / "empty")
+
+
 def test_revisions_are_trees_of_their_own(database: Path, repository: Path) -> None:
     first = git(repository, "rev-parse", "HEAD")
     (repository / "train.py").write_text("import package, os\n")
