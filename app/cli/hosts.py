@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import msgspec
 
-from app.cli.options import Verb, command, complete_hosts, events_option
+from app.cli.options import Verb, command, complete_hosts
 from app.cli.progress import ProgressSink
 from app.cli.services import open_store, stop_on_interrupt
 from app.cli.show import print_run
@@ -16,7 +16,7 @@ from app.errors import UserError
 from app.grants import typed
 from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_hosts
 from app.hosts.check import HostCheck, check_hosts, check_lines
-from app.hosts.detached import DETACHED_DAYS, serve_detached
+from app.hosts.detached import DETACHED_DAYS
 from app.hosts.fetch import Fetch, list_detached, stop_detached
 from app.hosts.messages import DetachedRun
 from app.paths import PROGRAM
@@ -46,18 +46,8 @@ _USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
     " jobs`.",
 )
 @click.option("--keep", is_flag=True, help="With fetch: keep the run's data on the host.")
-@events_option
-def hosts(
-    database: Path | None,
-    as_json: bool,
-    action: str,
-    names: Sequence[str],
-    keep: bool,
-    events: bool,
-) -> int:
+def hosts(database: Path | None, as_json: bool, action: str, names: Sequence[str], keep: bool) -> int:
     """Change the list, and print it; check hosts, or fetch their detached runs: the status is 0 if all is well."""
-    if events:
-        return serve_detached(action, "".join(names[:1]))
     match action:
         case "add":
             if len(names) != 2:

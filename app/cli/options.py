@@ -278,11 +278,6 @@ def _one_host(_context: click.Context, _param: click.Parameter, words: tuple[str
     return words[0] if words else ""
 
 
-events_option = click.option(
-    "--events",
-    is_flag=True,
-    help="For a program elsewhere (docs/hosts.md): read orders from stdin, write events as lines.",
-)
 on_option = click.option(
     "--on",
     multiple=True,

@@ -17,7 +17,6 @@ from app.cli.options import (
     FILE,
     KNOWN_WORKLOADS,
     command,
-    events_option,
     on_option,
     run_argument,
     runs_argument,
@@ -297,8 +296,11 @@ def _verdict(run: RunRow, trials: Sequence[TrialResult]) -> str:
 @click.option(
     "--detach", is_flag=True, help="Let the run continue there without this program; `hosts fetch` fetches it."
 )
-@events_option
-@click.option("--events-to", type=FILE, metavar="FOLDER", hidden=True)
+@click.option(
+    "--events",
+    is_flag=True,
+    help="For a program elsewhere (docs/hosts.md): read orders from stdin, write events as lines.",
+)
 @sampling_option
 def run(
     database: Path | None,
@@ -312,18 +314,13 @@ def run(
     on: str,
     detach: bool,
     events: bool,
-    events_to: Path | None,
     sample_ms: float,
 ) -> int:
     """Run and print the result; return 0 when it completed, or was detached."""
     if events:
         from app.hosts.serve import serve  # here, as below: few commands need it
 
-        return serve()
-    if events_to is not None:
-        from app.hosts.detached import make_detached
-
-        return make_detached(events_to)
+        return serve(is_detached=detach)
     script.check(workload)
     if script.words:
         if largest_batch:

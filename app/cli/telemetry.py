@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import click
 import msgspec
 
-from app.cli.options import Number, command, events_option, on_option
+from app.cli.options import Number, command, on_option
 from app.cli.services import opened_host, stop_on_interrupt
 from app.cli.terminal import print_json, say
 from app.errors import TelemetryError
@@ -61,16 +61,9 @@ _LOGGED = tuple(name for name in FAST_FIELDS if FIELDS[name].topic != "worker")
     default="",
     help="Serve the newest reading to Prometheus, to this machine alone (default ADDRESS: 127.0.0.1).",
 )
-@events_option
 @on_option
-def watch(
-    as_json: bool, seconds: float | None, every_s: float, as_csv: bool, prometheus: str, events: bool, on: str
-) -> int:
+def watch(as_json: bool, seconds: float | None, every_s: float, as_csv: bool, prometheus: str, on: str) -> int:
     """Print telemetry until the time is over or Ctrl-C."""
-    if events:
-        from app.hosts.serve import serve  # here: few commands need it
-
-        return serve(1 / every_s, once=seconds is not None)
     if as_json + as_csv + bool(prometheus) > 1:
         raise UsageError("watch takes one of --json, --csv and --prometheus.")
     output: OutputFormat = "json" if as_json else "csv" if as_csv else "text"

@@ -2,13 +2,13 @@
 
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import msgspec
 
-from app.errors import UserError
+from app.errors import TelemetryError, UserError
 from app.hosts.book import HostEntry
 from app.hosts.messages import HostFramework, HostHello
 from app.hosts.remote import Connection, connect
@@ -20,6 +20,7 @@ CHECK_S = 15.0
 """After this many seconds a host without a complete answer counts as not answering."""
 _END_S = 2.0
 """How long before that a connection is given up, so that it can still be closed."""
+_LOOK_S = 0.1
 _SAME_CLOCK_S = 1.0
 """A smaller difference of wall clocks counts as none: it includes the answer's travel time."""
 
@@ -40,51 +41,54 @@ class HostCheck(msgspec.Struct, frozen=True, kw_only=True):
     clock_offset_s: float = 0.0
 
 
-def check_hosts(entries: Sequence[HostEntry]) -> Iterator[HostCheck]:
+def check_hosts(entries: Sequence[HostEntry], is_cancelled: Callable[[], bool] = lambda: False) -> Iterator[HostCheck]:
     """Check hosts concurrently within `CHECK_S`, and yield the results in order."""
-    end_s = time.monotonic() + CHECK_S
-    for entry, pending, waits_for in [(entry, *_start(entry, end_s)) for entry in entries]:
-        try:
-            yield pending.result(max(0.0, end_s - time.monotonic()))
-        except TimeoutError:
-            waits = f" ({waits_for[-1].rstrip(' …')})" if waits_for else ""
-            yield HostCheck(entry=entry, problem=f"It did not answer within {units.exactly(CHECK_S, 's')}{waits}.")
-
-
-def _start(entry: HostEntry, end_s: float) -> "tuple[Future[HostCheck], list[str]]":
-    """Check a host in a thread that is abandoned when late; the list receives what it waits for."""
-    pending: Future[HostCheck] = Future()
-    waits_for: list[str] = []
+    end_s, is_left = time.monotonic() + CHECK_S - _END_S, threading.Event()
 
     def is_late() -> bool:
-        return time.monotonic() > end_s - _END_S
+        return time.monotonic() > end_s or is_left.is_set() or is_cancelled()
 
-    def check() -> None:
+    with ThreadPoolExecutor(max_workers=max(1, len(entries))) as pool:
         try:
-            with closing(connect(entry, notify=waits_for.append, is_cancelled=is_late)) as connection:
-                pending.set_result(_look(entry, connection, end_s - _END_S))
-        except UserError as error:
-            if not is_late():
-                pending.set_result(HostCheck(entry=entry, problem=str(error)))
-        except BaseException as error:  # noqa: BLE001 - the one who waits gets it
-            pending.set_exception(error)
-
-    threading.Thread(target=check, name=f"check {entry.name}", daemon=True).start()
-    return pending, waits_for
+            yield from pool.map(lambda entry: _check(entry, is_late), entries)
+        finally:
+            is_left.set()
 
 
-def _look(entry: HostEntry, connection: Connection, end_s: float) -> HostCheck:
-    telemetry, hello = connection.host.telemetry, connection.hello
-    inventory = telemetry.wait_inventory(max(0.0, end_s - time.monotonic()))
-    lacks_all = not any(framework.version for framework in hello.frameworks)
-    now = connection.now()
-    return HostCheck(
-        entry=entry,
-        problem=no_framework(entry, hello.frameworks) if lacks_all else "",
-        hello=hello,
-        inventory=inventory,
-        clock_offset_s=(hello.utc_ns + now.t_ns - hello.t_ns - now.utc_ns) / 1e9,
-    )
+def _check(entry: HostEntry, is_late: Callable[[], bool]) -> HostCheck:
+    waits_for = ""
+
+    def note(text: str) -> None:
+        nonlocal waits_for
+        waits_for = f" ({text.rstrip(' …')})"
+
+    try:
+        with closing(connect(entry, notify=note, is_cancelled=is_late)) as connection:
+            inventory, now, hello = _wait_inventory(connection, is_late), connection.now(), connection.hello
+            lacks_all = not any(framework.version for framework in hello.frameworks)
+            return HostCheck(
+                entry=entry,
+                problem=no_framework(entry, hello.frameworks) if lacks_all else "",
+                hello=hello,
+                inventory=inventory,
+                clock_offset_s=(hello.utc_ns + now.t_ns - hello.t_ns - now.utc_ns) / 1e9,
+            )
+    except UserError as error:
+        late = f"It did not answer within {units.exactly(CHECK_S, 's')}{waits_for}."
+        return HostCheck(entry=entry, problem=late if is_late() else str(error))
+
+
+def _wait_inventory(connection: Connection, is_late: Callable[[], bool]) -> Inventory:
+    """Return the host's complete inventory; raises `TelemetryError`."""
+    while True:
+        try:
+            inventory = connection.host.telemetry.wait_inventory(_LOOK_S)
+        except TelemetryError:
+            if is_late() or connection.process.lost is not None:
+                raise
+        else:
+            if is_late() or not inventory.pending:
+                return inventory
 
 
 def no_framework(entry: HostEntry, missing: Sequence[HostFramework]) -> str:

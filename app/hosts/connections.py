@@ -27,10 +27,6 @@ _CLOSE_S = 5.0
 """How long closing waits for connections that do not end."""
 
 
-OpenHost = Callable[..., "Connection"]
-"""Connects to a host by name or address, as `app.hosts.remote.open_host` does."""
-
-
 def open_late(word: str, **how: Any) -> "Connection":
     """Connect like `app.hosts.remote.open_host`, whose import the window's first paint does not wait for."""
     from app.hosts.remote import open_host
@@ -45,13 +41,11 @@ class _Slot:
     """
 
     def __init__(self, name: str, hz: float, owner: "Connections") -> None:
-        self.name = name
-        self.hz = hz
+        self.name, self.hz = name, hz
         self.connection: Connection | None = None
-        self.stage: Stage = "connecting"
-        self.text = ""
         self.cancelled = threading.Event()
         self._owner = owner
+        self._state = HostState(name=name, stage="connecting")
         self.thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)
 
     def _run(self) -> None:
@@ -62,10 +56,9 @@ class _Slot:
                     self.name, hz=self.hz, notify=self._note, is_cancelled=self.cancelled.is_set
                 )
             except (UserError, UsageError) as error:
+                self._set("lost" if tries else "failed", str(error))
                 if not tries:
-                    self._set("failed", str(error))
                     return
-                self._set("lost", str(error))
             except BaseException as error:
                 self._set("failed", bug_message(error))
                 raise
@@ -77,10 +70,9 @@ class _Slot:
 
     def _serve(self, connection: "Connection") -> None:
         """Forward the host's messages until its link is lost or nobody wants them."""
-        name, listen = self.name, self._owner.listen
         self.connection = connection
-        unsubscribe = connection.host.telemetry.subscribe(lambda message: listen(name, message))
-        self._set("connected", "")
+        unsubscribe = connection.host.telemetry.subscribe(lambda message: self._owner.listen(self.name, message))
+        self._set("connected")
         while not (self.cancelled.wait(_LOOK_S) or connection.lost):
             pass
         self.connection = None
@@ -89,22 +81,19 @@ class _Slot:
         connection.close()
 
     def _note(self, text: str) -> None:
-        self.text = text
-        self._owner.changed()
+        self._set(self._state.stage, text)
 
-    def _set(self, stage: Stage, text: str) -> None:
-        self.stage, self.text = stage, text
+    def _set(self, stage: Stage, text: str = "") -> None:
+        self._state = HostState(name=self.name, stage=stage, text=text)
         self._owner.changed()
 
     @property
     def state(self) -> HostState:
-        state = HostState(name=self.name, stage=self.stage, text=self.text)
-        connection = self.connection
-        if connection is None:
-            return state
+        if (connection := self.connection) is None:
+            return self._state
         if connection.lost:
-            return replace(state, stage="lost", text=connection.lost)
-        return replace(state, silent_s=connection.silent_s)
+            return HostState(name=self.name, stage="lost", text=connection.lost)
+        return replace(self._state, silent_s=connection.silent_s)
 
 
 class Connections:
@@ -120,7 +109,7 @@ class Connections:
         self,
         listen: Callable[[str, SamplerMessage], None],
         changed: Callable[[], None],
-        open_host: OpenHost = open_late,
+        open_host: Callable[..., "Connection"] = open_late,
     ) -> None:
         self.listen = listen
         self.changed = changed
@@ -138,9 +127,8 @@ class Connections:
     def states(self) -> tuple[HostState, ...]:
         """Return all hosts of the book in order, then others that are used by address."""
         with self._lock:
-            slots = dict(self._slots)
-        names = dict.fromkeys((*(entry.name for entry in self.entries), *slots))
-        return tuple(slots[name].state if name in slots else HostState(name=name) for name in names)
+            names = dict.fromkeys((*(entry.name for entry in self.entries), *self._slots))
+        return tuple(map(self.state, names))
 
     def state(self, name: str) -> HostState:
         with self._lock:
@@ -154,7 +142,7 @@ class Connections:
         """
         with self._lock:
             former = self._slots.get(name)
-            is_enough = former is not None and former.stage in ("connecting", "connected") and former.hz >= hz
+            is_enough = former is not None and former.state.stage in ("connecting", "connected") and former.hz >= hz
             if self._closed or is_enough:
                 return
             if former is not None:
@@ -176,12 +164,11 @@ class Connections:
         with self._lock:
             slot = self._slots.get(name)
         connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
-        return connection.host if connection is not None else None
+        return None if connection is None else connection.host
 
     def connected(self, name: str) -> "Host":
         """Return a connected host; raises `UserError` with the reason if it is not connected."""
-        host = self.host(name)
-        if host is None:
+        if (host := self.host(name)) is None:
             raise UserError(self.state(name).text or f"{name} is not connected.")
         return host
 

@@ -4,18 +4,15 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
 from app.errors import UserError
-from app.hosts.book import Address, HostEntry
-from app.hosts.launchers import option_arguments
-from app.hosts.messages import DetachedRun, DetachedRuns, Drained, Refused, Stored
+from app.hosts.book import HostEntry
+from app.hosts.messages import TREE, WEIGHTS, DetachedOrder, DetachedRun, DetachedRuns, Drained, Report, pieces
 from app.hosts.process import HostProcess, LinkLostError
-from app.hosts.remote import play
-from app.hosts.serve import WEIGHTS
+from app.hosts.remote import reports_of, run_events
 from app.hosts.wheel import Start
 from app.paths import weights_path
 from app.runs.custom import stored_source
@@ -57,54 +54,40 @@ def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float
         environment=program_info() | source_info(source),
         hz=hz,
     )
-    sbatch = option_arguments(address) if address.kind == "slurm" else None
-    tree = pack_tree(source).read_bytes() if source and source.command and source.modules else b""
-    start_it = Start(
-        address=_entered_by(address), detached_uid=order.uid, order=encode(order), tree=tree, sbatch=sbatch
+    tree = pieces(pack_tree(source), TREE) if source and source.command and source.modules else ()
+    orders = b"".join(map(encode, (*tree, order)))
+    process = HostProcess(
+        Start(address=address, on_entry=True, detached_uid=order.uid, orders=orders), entry.name, notify
     )
-    process = HostProcess(start_it, entry.name, notify)
-    try:
-        process.wait_detached()
-    finally:
-        process.cut()
+    with contextlib.closing(process), contextlib.suppress(LinkLostError):
+        process.wait_hello()
+    if not process.is_detached:
+        raise UserError(process.lost)
     return order.uid
 
 
 def list_detached(entry: HostEntry, notify: Callable[[str], None]) -> tuple[DetachedRun, ...]:
     """Return a host's detached runs, oldest first; raises `UserError`."""
-    report = _ask(entry, ("jobs",), notify)
+    with contextlib.closing(_start(entry, notify)) as process:
+        process.wait_hello()
+        report = _ask(process, DetachedOrder("list"))
     return report.runs if isinstance(report, DetachedRuns) else ()
 
 
 def stop_detached(entry: HostEntry, uid: str, notify: Callable[[str], None]) -> None:
     """Ask a detached run to end; raises `UserError`."""
-    _ask(entry, ("stop", uid), notify)
-
-
-def _ask(entry: HostEntry, words: Sequence[str], notify: Callable[[str], None]) -> DetachedRuns | Drained:
-    process = _start(entry, words, notify)
-    try:
+    with contextlib.closing(_start(entry, notify)) as process:
         process.wait_hello()
-        match process.next(None):
-            case DetachedRuns() | Drained() as report:
-                return report
-            case Refused(reason=reason):
-                raise UserError(reason)
-        raise UserError(f"{entry.name} answered something else; try again.")
-    finally:
-        process.close()
+        _ask(process, DetachedOrder("stop", uid))
 
 
-def _start(entry: HostEntry, words: Sequence[str], notify: Callable[[str], None]) -> HostProcess:
-    address = _entered_by(entry.full_address)
-    return HostProcess(Start(address=address, words=("hosts", *words, "--events")), entry.name, notify)
+def _start(entry: HostEntry, notify: Callable[[str], None]) -> HostProcess:
+    return HostProcess(Start(address=entry.full_address, on_entry=True), entry.name, notify)
 
 
-def _entered_by(address: Address) -> Address:
-    """Return the address of a cluster's entry node; other hosts' addresses are their own."""
-    if address.kind not in ("slurm", "ray"):
-        return address
-    return replace(address, kind="ssh" if address.host else "sh", options=())
+def _ask(process: HostProcess, order: DetachedOrder) -> Report:
+    process.send(order)
+    return next(report for report in reports_of(process, {}, lambda: None) if report is not None)
 
 
 class Fetch:
@@ -117,9 +100,7 @@ class Fetch:
         self._is_left = False
         # Used by the thread that fetches.
         self._process: HostProcess | None = None
-        self._is_drained = False
         self._problem = ""
-        self._t_ns = 0
 
     def leave(self) -> None:
         """Stop following the run; it continues on its host."""
@@ -136,82 +117,76 @@ class Fetch:
         Raises:
             UserError: It cannot be fetched now, or never started.
         """
-        self._process = process = _start(self._entry, ("fetch", self._detached.uid), self._notify)
-        try:
-            process.wait_hello(lambda: self._is_left)
-            return self._store(process, sinks, keep=keep)
-        finally:
-            process.close()
-
-    def _store(self, process: HostProcess, sinks: Sequence[Sink], *, keep: bool) -> StoredRun | None:
-        with RunStore.open(self._database) as store:
-            number = self._stored_run(store)
-            if number is None:
-                sink = StoreSink(store, sinks)
-                self._play(sink, process)
-                if not self._is_drained:
-                    if sink.run is not None and sink.ended is None:
-                        sink.abandon()
-                    if sink.run is not None:
-                        self._purge(store, sink.run)
-                    if self._is_left:
-                        return None
-                    raise UserError(self._problem or process.lost or "The host did not send the whole run; try again.")
-                if sink.failure is not None:
-                    raise sink.failure
-                number = sink.run
-                if number is not None:
-                    store.add_environment(number, {DETACHED_KEY: "yes"})
-                    for part in store.library.parts(self._detached.uid):
-                        self._purge(store, part)
+        self._process = process = _start(self._entry, self._notify)
+        with contextlib.closing(process), RunStore.open(self._database) as store:
+            try:
+                process.wait_hello(lambda: self._is_left)
+                number = self._stored_run(store)
+                if number is None:
+                    number = self._store(store, process, sinks)
+            except UserError:
+                if self._is_left:
+                    return None
+                raise
             if not keep:
-                process.send(Stored())
-                with contextlib.suppress(LinkLostError):  # once its recording is removed, the program there ends
-                    while True:
-                        process.next(None)
+                _ask(process, DetachedOrder("remove", self._detached.uid))
             if number is None:
                 raise UserError(self._problem)
             return store.load(number)
 
-    def _play(self, sink: StoreSink, process: HostProcess) -> None:
-        """Store the events as they arrive; end the run if its process was killed, which shows after the last event."""
-
-        def handle(event: RunEvent) -> None:
-            match event:
-                case Waiting(reason=reason) if sink.run is None:
-                    self._problem = reason
-                    if reason:
-                        self._notify(f"The run waits on {self._entry.name}: {reason}")
-                case RunStarted():
-                    sink.handle(self._described(event))
-                case _:
-                    self._t_ns = max(self._t_ns, getattr(event, "t_ns", 0))
-                    sink.handle(event)
-
-        weights = weights_path(self._database, self._detached.uid).absolute()
+    def _store(self, store: RunStore, process: HostProcess, sinks: Sequence[Sink]) -> int | None:
+        """Store the recording, and return the run's number; None if it never began. Raises `UserError`."""
+        sink = StoreSink(store, sinks)
         try:
-            end = play(process, weights, handle, lambda: self._is_left)
-            if isinstance(end, RunEnded):
-                sink.handle(end)
-                end = play(process, None, handle, lambda: self._is_left)
-            if isinstance(end, Refused):
-                self._problem = end.reason
-            self._is_drained = isinstance(end, Drained)
-        except LinkLostError as error:
-            self._problem = str(error)
+            self._play(sink, process)
+        except UserError:
+            if sink.run is not None:
+                if sink.ended is None:
+                    sink.abandon()
+                self._purge(store, sink.run)
+            raise
+        if sink.failure is not None:
+            raise sink.failure
+        if sink.run is not None:
+            store.add_environment(sink.run, {DETACHED_KEY: "yes"})
+            for part in store.library.parts(self._detached.uid):
+                self._purge(store, part)
+        return sink.run
+
+    def _play(self, sink: StoreSink, process: HostProcess) -> None:
+        """Store the events as they arrive; end the run if its process was killed, which shows after the last event.
+
+        Raises:
+            UserError: The recording did not come to its end.
+        """
+        name, uid = self._entry.name, self._detached.uid
+        here = {HOST_KEY: name, CARRIER_KEY: process.address.kind, DETACHED_KEY: "in part"}
+        files = {WEIGHTS: weights_path(self._database, uid).absolute()}
+        last_ns = 0
+        process.send(DetachedOrder("fetch", uid))
+        try:
+            for event in run_events(reports_of(process, files, lambda: None)):
+                if self._is_left:
+                    raise UserError("Fetching was stopped.")
+                last_ns = max(last_ns, getattr(event, "t_ns", 0))
+                match event:
+                    case Drained():
+                        break
+                    case Waiting(reason=reason) if sink.run is None:
+                        self._problem = reason
+                        if reason:
+                            self._notify(f"The run waits on {name}: {reason}")
+                    case RunStarted():
+                        sink.handle(msgspec.structs.replace(event, uid=uid, environment={**event.environment, **here}))
+                    case _ if isinstance(event, RunEvent):
+                        sink.handle(event)
         except ProtocolError as error:
-            self._problem = f"What {self._entry.name} has of the run is {error}."
-        if self._is_drained and sink.ended is None:
-            reason = f"The process of the run on {self._entry.name} was killed, or the host was restarted."
+            raise UserError(f"What {name} has of the run is {error}.") from None
+        if sink.ended is None:
+            reason = f"The process of the run on {name} was killed, or the host was restarted."
             self._problem = self._problem or reason
             if sink.run is not None:
-                sink.handle(RunEnded(t_ns=self._t_ns, outcome=Outcome(name="crashed", reason=reason)))
-
-    def _described(self, started: RunStarted) -> RunStarted:
-        """Return the run's first event, with what this side knows about it."""
-        self._t_ns = started.t_ns
-        here = {HOST_KEY: self._entry.name, CARRIER_KEY: self._entry.full_address.kind, DETACHED_KEY: "in part"}
-        return msgspec.structs.replace(started, uid=self._detached.uid, environment={**started.environment, **here})
+                sink.handle(RunEnded(t_ns=last_ns, outcome=Outcome(name="crashed", reason=reason)))
 
     def _stored_run(self, store: Store) -> int | None:
         """Return the number of the run if it is stored completely; set aside the remains of a killed fetch.

@@ -8,7 +8,7 @@ slurmstepd are those of Slurm's sources (github.com/SchedMD/slurm: src/api/alloc
 import re
 import shlex
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from app.hosts.book import Address, Kind
 from app.values.plain import one_line
@@ -56,20 +56,6 @@ exit $status
 """A job waiting in the queue does not read stdin: its end removes the job from the queue, {end_s} s later."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failure:
-    """One kind of failure of a launcher.
-
-    Attributes:
-        pattern: A regular expression that matches its output, over all lines; it may name groups.
-        sentence: What is wrong and what to do, with placeholders for the groups, `host`, `target`, `label` and
-            `by_hand`.
-    """
-
-    pattern: str
-    sentence: str
-
-
 def for_any_shell(script: str) -> str:
     """Return a command line that runs an sh script under any login shell.
 
@@ -90,7 +76,7 @@ def _port_option(address: Address) -> list[str]:
     return ["-p", str(address.port)] if address.port is not None else []
 
 
-def _by_ssh(address: Address, script: str) -> list[str]:
+def by_ssh(address: Address, script: str) -> list[str]:
     """Return the command that runs a script on a host by ssh, or on this machine if the address names none."""
     if not address.host:
         return ["sh", "-c", script]
@@ -104,7 +90,7 @@ def option_arguments(address: Address) -> list[str]:
 
 def _by_srun(address: Address, script: str) -> list[str]:
     srun = shlex.join([*_SRUN, *option_arguments(address)])
-    return _by_ssh(address, _ON_LOGIN_NODE.format(srun=srun, script=shlex.quote(script), end_s=_END_S))
+    return by_ssh(address, _ON_LOGIN_NODE.format(srun=srun, script=shlex.quote(script), end_s=_END_S))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,12 +100,13 @@ class Launcher:
     Attributes:
         command: Returns the local command for an address and a script. Start it in its own session, or Ctrl-C reaches
             it before this program can end a run.
-        failures: The meanings of its errors; the first match counts.
+        failures: What its errors mean: regular expressions over all lines of its output, each with a sentence, of which
+            the first match counts; its placeholders are the groups, `label` and `by_hand`.
         schedules: Whether a scheduler places each run on a node as a separate job.
     """
 
     command: Callable[[Address, str], list[str]]
-    failures: tuple[Failure, ...] = ()
+    failures: dict[str, str] = field(default_factory=dict)
     schedules: bool = False
 
 
@@ -150,16 +137,11 @@ def explain_end(address: Address, exit_status: int, output: str) -> str:
     A negative exit status is the signal that ended it. `output` is what it wrote to stderr, and to stdout apart from
     messages.
     """
-    names = {
-        "host": address.host,
-        "target": address.target,
-        "label": address.label,
-        "by_hand": shlex.join(["ssh", *_port_option(address), address.target]),
-    }
-    for failure in (*LAUNCHERS[address.kind].failures, *PROGRAM_FAILURES):
-        if match := re.search(failure.pattern, output, re.MULTILINE):
+    names = {"label": address.label, "by_hand": shlex.join(["ssh", *_port_option(address), address.target])}
+    for pattern, sentence in (LAUNCHERS[address.kind].failures | PROGRAM_FAILURES).items():
+        if match := re.search(pattern, output, re.MULTILINE):
             groups = {name: one_line(text or "") for name, text in match.groupdict().items()}
-            return failure.sentence.format(**names, **groups)
+            return sentence.format(**names, **groups)
     if exit_status < 0:
         return f"The connection to {address.label} was ended here, by signal {-exit_status}."
     lines = [line for line in output.splitlines() if line.strip()]
@@ -167,124 +149,78 @@ def explain_end(address: Address, exit_status: int, output: str) -> str:
     return f"The connection to {address.label} ended with exit status {exit_status}: {last.rstrip('.')}."
 
 
-SSH_FAILURES = (
-    Failure(
-        r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?^Offending .*key in (?P<line>.*?)\r?$",
-        "{label} shows another host key than before: it was reinstalled, or somebody is between you and it. Ask its"
-        " administrator for the new key's fingerprint; only if it is right, remove the old key, line {line}.",
-    ),
-    Failure(
-        r"\A(?P<line>.*?)\r?$(?:.|\n)*?(?:UNKNOWN port 65535|stdio forwarding failed)",
-        "The jump host on the way to {label} cannot reach it ({line}); `{by_hand}` must work without a question.",
-    ),
-    Failure(
-        r"Host key verification failed|No .* host key is known for",
-        "ssh does not know the host key of {label} yet: connect once by hand, `{by_hand}`, compare the key, and"
-        " answer yes.",
-    ),
-    Failure(
-        r"Could not resolve hostname (?P<name>[^:]*):",
-        "The name {name} cannot be resolved: check its spelling, your ssh config and this machine's network.",
-    ),
-    Failure(
-        r"Connection refused",
-        "{label} refuses the connection: no ssh server listens on that port; check host and port, or start sshd there.",
-    ),
-    Failure(
-        r"connect to host .*(?:timed out|[Nn]o route to host|[Nn]etwork is unreachable|Host is down)|during banner"
-        r" exchange",
-        "{label} does not answer: check that it is switched on and can be reached from here (a VPN?).",
-    ),
-    Failure(
-        r"(?P<line>no such identity: .*?|Identity file .* not acc.*?|Permissions \d+ for .* are too open)\.?\r?$",
-        "{label} refused you, and ssh cannot use a key of your config ({line}): correct that, or choose another key.",
-    ),
-    Failure(
-        r"Permission denied \((?P<methods>[^)]*)\)",
-        "{label} accepts none of your keys (it takes {methods}), and passwords are never asked for: put your key there"
-        " with ssh-copy-id, or give a key that has a passphrase to ssh-add; `{by_hand}` must work without a question.",
-    ),
-    Failure(
-        r"Bad configuration option|Bad owner or permissions on|[Mm]issing argument|terminating, \d+ bad configuration|"
-        r"ControlPath .*too long|too long for Unix domain socket",
-        "ssh does not accept your ssh config; `{by_hand}` says which line.",
-    ),
-    Failure(
-        r"This account is (?:currently )?not available|nologin|allows sftp connections only|: restricted$|"
-        r"command not allowed|exec: not found",
-        "{label} lets this user run no commands (a restricted shell or a forced command): ask for an account with a"
-        " shell.",
-    ),
-)
+SSH_FAILURES = {
+    r"REMOTE HOST IDENTIFICATION HAS CHANGED(?:.|\n)*?"
+    r"^Offending .*key in (?P<line>.*?)\r?$": "{label} shows another host key than before: it was reinstalled, or"
+    " somebody is between you and it. Ask its administrator for the new key's fingerprint; only if it is right, remove"
+    " the old key, line {line}.",
+    r"\A(?P<line>.*?)\r?$(?:.|\n)*?(?:UNKNOWN port 65535|stdio forwarding failed)": "The jump host on the way to"
+    " {label} cannot reach it ({line}); `{by_hand}` must work without a question.",
+    "Host key verification failed|No .* host key is known for": "ssh does not know the host key of {label} yet:"
+    " connect once by hand, `{by_hand}`, compare the key, and answer yes.",
+    "Could not resolve hostname (?P<name>[^:]*):": "The name {name} cannot be resolved: check its spelling, your ssh"
+    " config and this machine's network.",
+    "Connection refused": "{label} refuses the connection: no ssh server listens on that port; check host and port, or"
+    " start sshd there.",
+    "connect to host .*(?:timed out|[Nn]o route to host|[Nn]etwork is unreachable|Host is down)|"
+    "during banner exchange": "{label} does not answer: check that it is switched on and can be reached from here (a"
+    " VPN?).",
+    r"(?P<line>no such identity: .*?|Identity file .* not acc.*?|"
+    r"Permissions \d+ for .* are too open)\.?\r?$": "{label} refused you, and ssh cannot use a key of your config"
+    " ({line}): correct that, or choose another key.",
+    r"Permission denied \((?P<methods>[^)]*)\)": "{label} accepts none of your keys (it takes {methods}), and"
+    " passwords are never asked for: put your key there with ssh-copy-id, or give a key that has a passphrase to"
+    " ssh-add; `{by_hand}` must work without a question.",
+    r"Bad configuration option|Bad owner or permissions on|[Mm]issing argument|terminating, \d+ bad configuration|"
+    r"ControlPath .*too long|too long for Unix domain socket": "ssh does not accept your ssh config; `{by_hand}` says"
+    " which line.",
+    "This account is (?:currently )?not available|nologin|allows sftp connections only|: restricted$|"
+    "command not allowed|exec: not found": "{label} lets this user run no commands (a restricted shell or a forced"
+    " command): ask for an account with a shell.",
+}
 
 _STEP = r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) (?P<why>CANCELLED .*?) \*\*\*"
 _DENIED = r"Unable to (?:allocate resources|create step for job \d+): "
 
-SLURM_FAILURES = (
-    Failure(
-        r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) CANCELLED AT \S+ DUE TO TIME LIMIT",
-        "Job {job} on {node} reached its time limit, and Slurm ended it: ask for more by time=MINUTES in the address.",
-    ),
-    Failure(
-        r"Detected \d+ oom[-_]kill event|error: .*: Out Of Memory\s*$",
-        "The job had no memory left, and Slurm killed what ran in it: ask for more in the address, such as mem=32G.",
-    ),
-    Failure(_STEP, "Slurm ended job {job} on {node}: {why}."),
-    Failure(
-        r"Job has been cancelled|Job allocation (?:\d+ )?has been revoked|Force Terminated",
-        "The job was cancelled by scancel or an administrator before it ran.",
-    ),
-    Failure(
-        r"^variantscope: no srun",
-        "{label} has no srun: name a login node of the cluster, or have your shell there find srun without a login.",
-    ),
-    Failure(
-        rf"{_DENIED}(?P<why>.*?)\.?\s*$",
-        "Slurm on {label} does not accept the job: {why}; `sinfo -o '%P %G %c %m'` there shows what it has.",
-    ),
-    Failure(
-        r"s(?:run|batch): (?:error: |fatal: )?(?P<why>Invalid .*|unrecognized option .*|.*invalid option .*?)\.?\s*$",
-        "Slurm on {label} does not accept an option in the address: {why}.",
-    ),
-)
+SLURM_FAILURES = {
+    r"\*\*\* (?:JOB|STEP) (?P<job>\d+)\S* ON (?P<node>\S+) CANCELLED AT \S+"
+    " DUE TO TIME LIMIT": "Job {job} on {node} reached its time limit, and Slurm ended it: ask for more by time=MINUTES"
+    " in the address.",
+    r"Detected \d+ oom[-_]kill event|error: .*: Out Of Memory\s*$": "The job had no memory left, and Slurm killed what"
+    " ran in it: ask for more in the address, such as mem=32G.",
+    _STEP: "Slurm ended job {job} on {node}: {why}.",
+    r"Job has been cancelled|Job allocation (?:\d+ )?has been revoked|Force Terminated": "The job was cancelled by"
+    " scancel or an administrator before it ran.",
+    "^variantscope: no srun": "{label} has no srun: name a login node of the cluster, or have your shell there find"
+    " srun without a login.",
+    rf"{_DENIED}(?P<why>.*?)\.?\s*$": "Slurm on {label} does not accept the job: {why}; `sinfo -o '%P %G %c %m'` there"
+    " shows what it has.",
+    r"s(?:run|batch): (?:error: |fatal: )?(?P<why>Invalid .*|unrecognized option .*|"
+    r".*invalid option .*?)\.?\s*$": "Slurm on {label} does not accept an option in the address: {why}.",
+}
 
-RAY_FAILURES = (
-    Failure(r"^variantscope ray: (?P<why>.*?)\.?$", "{why} ({label})."),
-    Failure(
-        r"No module named|Packages that VariantScope needs are missing",
-        "The Python that drives Ray on {label} lacks packages that the program needs: name the cluster's own in the"
-        " address (?python=PATH), and install them there.",
-    ),
-)
+RAY_FAILURES = {
+    r"^variantscope ray: (?P<why>.*?)\.?$": "{why} ({label}).",
+    "No module named|Packages that VariantScope needs are missing": "The Python that drives Ray on {label} lacks"
+    " packages that the program needs: name the cluster's own in the address (?python=PATH), and install them there.",
+}
 
-PROGRAM_FAILURES = (
-    Failure(
-        r"No space left on device|[Dd]isk quota exceeded",
-        "The disk of {label} is full: free some space in its home folder, for the program's files.",
-    ),
-    Failure(
-        r"Failed to fetch|Could not connect|error sending request|No solution found|dns error",
-        "uv on {label} cannot get what the program needs: let it reach a package index (UV_DEFAULT_INDEX there), or"
-        " name a Python that has all of it (?python=PATH).",
-    ),
-    Failure(
-        r"No module named '(?P<module>[\w.]+)'|Packages that VariantScope needs are missing",
-        "The Python that the address of {label} names lacks packages that the program needs: install them there, or"
-        " leave python= out, and uv brings them.",
-    ),
-    Failure(r"^(?P<why>The program on .* (?:ends|was ended)\b.*)$", "{why}"),
-)
+PROGRAM_FAILURES = {
+    "No space left on device|[Dd]isk quota exceeded": "The disk of {label} is full: free some space in its home"
+    " folder, for the program's files.",
+    "Failed to fetch|Could not connect|error sending request|No solution found|dns error": "uv on {label} cannot get"
+    " what the program needs: let it reach a package index (UV_DEFAULT_INDEX there), or name a Python that has all of"
+    " it (?python=PATH).",
+    r"No module named '(?P<module>[\w.]+)'|Packages that VariantScope needs are missing": "The Python that the address"
+    " of {label} names lacks packages that the program needs: install them there, or leave python= out, and uv brings"
+    " them.",
+    r"^(?P<why>The program on .* (?:ends|was ended)\b.*)$": "{why}",
+}
 
 LAUNCHERS: Mapping[Kind, Launcher] = {
     "sh": Launcher(command=lambda _, script: ["sh", "-c", script]),
-    "ssh": Launcher(command=_by_ssh, failures=SSH_FAILURES),
-    "docker": Launcher(
-        command=lambda address, script: ["docker", "exec", "-i", address.host, "sh", "-c", script],
-    ),
-    "slurm": Launcher(command=_by_srun, failures=(*SLURM_FAILURES, *SSH_FAILURES), schedules=True),
-    "ray": Launcher(
-        command=_by_ssh,
-        failures=(*RAY_FAILURES, *SSH_FAILURES),
-        schedules=True,
-    ),
+    "ssh": Launcher(command=by_ssh, failures=SSH_FAILURES),
+    "docker": Launcher(command=lambda address, script: ["docker", "exec", "-i", address.host, "sh", "-c", script]),
+    "slurm": Launcher(command=_by_srun, failures=SLURM_FAILURES | SSH_FAILURES, schedules=True),
+    "ray": Launcher(command=by_ssh, failures=RAY_FAILURES | SSH_FAILURES, schedules=True),
 }

@@ -1,16 +1,20 @@
 """The messages between this program and the one on a host, besides events: orders on its stdin, and reports.
 
-One JSON object per line in both directions. The program there (`run --events`, `watch --events`, `hosts … --events`)
-first writes the head of a recording and a `HostHello`; events, telemetry and reports follow. It ends everything when
-its stdin closes, or after `LOST_S` without a message. Times are on the host's clocks. Files that an order or a job
-reads are sent in pieces before it, files that it writes come in pieces afterwards; the scratch folder there uses other
-names. Both sides come from the same wheel, so messages have no version.
+One JSON object per line in both directions. The program there (`run --events`) first writes a `HostHello`; events,
+telemetry and answers follow. It ends everything when its stdin closes, or after `LOST_S` without a message. Times are
+on the host's clocks. Files that an order or a job reads are sent in pieces before it, files that it writes come in
+pieces afterwards; the scratch folder there uses other names. Both sides come from the same wheel, so messages have no
+version.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
+from app.errors import write_error
+from app.paths import open_private
 from app.runs.host import RunOrder
 from app.telemetry.messages import SetRate
 from app.values.environment_keys import wrong_numbers
@@ -29,7 +33,6 @@ from workloads.protocol import (
     Sentence,
     Text,
     decode,
-    encode,
 )
 
 BEAT_S = 1.0
@@ -47,6 +50,14 @@ PATH_VARIABLE = "VARIANTSCOPE_PATH"
 
 TREE = "tree.tar.gz"
 """The name of a command's frozen tree, sent as a file."""
+
+WEIGHTS = "weights.npz"
+
+HELLO = b'{"type":"host"'
+"""The beginning of the program's first line."""
+
+CUT = b"\x18\n"
+"""Ends a line of a recording that was cut; JSON contains no such byte (cancel, ASCII)."""
 
 
 class Beat(msgspec.Struct, frozen=True, kw_only=True, tag="beat", tag_field=TAG):
@@ -80,11 +91,15 @@ class RunAnyway(msgspec.Struct, frozen=True, tag="run_anyway", tag_field=TAG):
     """Start the run although others use its devices, or the machine is not idle."""
 
 
-class Stored(msgspec.Struct, frozen=True, tag="stored", tag_field=TAG):
-    """The fetched run is stored: remove its recording."""
+class DetachedOrder(msgspec.Struct, frozen=True, tag="detached_order", tag_field=TAG):
+    """List the detached runs, answered by `DetachedRuns`; or stop, send or remove one, answered by `Drained`."""
+
+    action: Literal["list", "stop", "fetch", "remove"]
+    uid: Name = ""
 
 
-Order = Beat | Piece | RunOrder | JobOrder | Stop | RunAnyway | Stored | SetRate
+Order = Beat | Piece | RunOrder | JobOrder | Stop | RunAnyway | DetachedOrder | SetRate
+"""`SetRate` starts telemetry, or changes its rate."""
 
 
 class HostFramework(msgspec.Struct, frozen=True, kw_only=True):
@@ -119,12 +134,12 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
     """Why an order was not executed, in one sentence; `cancelled` if it was stopped."""
 
-    kind: Literal["user error", "job error", "job crashed", "cancelled", "bug"]
+    kind: Literal["user error", "job error", "job crashed", "cancelled"] = "user error"
     reason: str
 
 
 class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):
-    """The host lacks the frozen tree of the run's command: send it in pieces, once."""
+    """The host lacks the frozen tree of the run's command: send it in pieces, and the order again."""
 
 
 class JobDone(msgspec.Struct, frozen=True, tag="job_done", tag_field=TAG):
@@ -152,7 +167,7 @@ class DetachedRuns(msgspec.Struct, frozen=True, tag="detached", tag_field=TAG):
 
 
 class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
-    """A detached run was sent completely."""
+    """What was to be done about a detached run is done; its recording was sent completely."""
 
 
 _Answer = Refused | TreeWanted | JobDone | DetachedRuns | Drained
@@ -168,32 +183,29 @@ def decode_report(line: bytes) -> Report:
     return report
 
 
-RECORDING_VERSION = 1
-CUT = b"\x18\n"
-"""Ends a line of a recording whose writer was killed in it; JSON contains no such byte (cancel, ASCII)."""
+def pieces(path: Path, name: str) -> Iterator[Piece]:
+    """Yield a file in pieces; raises `OSError`."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        for offset in range(0, max(1, size), PIECE_BYTES):
+            yield Piece(name=name, offset=offset, size=size, data=file.read(PIECE_BYTES))
 
 
-class RecordingHead(msgspec.Struct, frozen=True, tag="recording", tag_field=TAG):
-    """The first line: the versions of the format and of the program that wrote it."""
+def add_piece(path: Path, piece: Piece) -> None:
+    """Add the next piece to a file; the first one restarts it, the last one completes it.
 
-    version: Count
-    program: Name
-
-
-_HEAD = msgspec.json.Decoder(RecordingHead)
-_BEGINNING = b'{"type":"recording"'
-
-
-def head_line(program: str) -> bytes:
-    """Return the first line of a recording that this version of the program writes."""
-    return encode(RecordingHead(RECORDING_VERSION, program))
-
-
-def is_head(line: bytes) -> bool:
-    """Return whether a line is the first of a recording in this format; raises `ProtocolError` for other formats."""
-    if not line.startswith(_BEGINNING):
-        return False
-    head = decode(_HEAD, line, "a recording")
-    if head.version != RECORDING_VERSION:
-        raise ProtocolError(f"a recording of program version {head.program}, whose lines this version cannot read")
-    return True
+    Raises:
+        ProtocolError: It is not the next one.
+        UserError: It cannot be written.
+    """
+    part, end = path.with_name(f"{path.name}.part"), piece.offset + len(piece.data)
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(part, "ab" if piece.offset else "wb", opener=open_private) as file:
+            if file.tell() != piece.offset or end > piece.size or piece.size > MOST_FILE_BYTES:
+                raise ProtocolError("a file whose pieces do not fit together")
+            file.write(piece.data)
+        if end == piece.size:
+            part.replace(path)
+    except OSError as error:
+        raise write_error(path, error) from None

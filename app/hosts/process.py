@@ -3,19 +3,18 @@
 import contextlib
 import logging
 import os
+import queue
 import signal
 import subprocess
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import IO
+from functools import partial
 
 from app.errors import UserError
-from app.hosts.book import Address
-from app.hosts.launchers import ENVIRONMENT, LAUNCHERS, describe_wait, explain_end, explain_start
-from app.hosts.messages import BEAT_S, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report, decode_report, is_head
+from app.hosts.launchers import ENVIRONMENT, describe_wait, explain_end, explain_start
+from app.hosts.messages import BEAT_S, HELLO, LOST_S, MOST_LINE_BYTES, Beat, HostHello, Order, Report, decode_report
 from app.hosts.wheel import MARK, Start
 from app.values import units
 from app.values.fields import Sample, SlowSample
@@ -24,7 +23,6 @@ from app.values.samples import Processes
 from workloads.protocol import ProtocolError, encode
 
 _log = logging.getLogger("variantscope.hosts")
-_READ_BYTES = 1 << 16
 _MOST_STDERR_LINES, _MOST_STDERR_BYTES = 200, 2_000
 """Stored lines: a launcher's reason comes before the traceback of a program that it killed."""
 _MOST_GARBAGE_BYTES = 64_000
@@ -40,6 +38,8 @@ _LAST_WORDS_S = 5.0
 _LOOK_S = 0.1
 _QUIET_S = 5.0
 """The longest time that a user waits without being told for what."""
+_WARN_S = 5.0
+"""After this many seconds without a message a host is reported as silent."""
 _STOOD_STILL_S = 2.0
 """A thread woken this late stood still with the machine, such as a sleeping laptop."""
 
@@ -48,32 +48,20 @@ class LinkLostError(UserError):
     """A host is lost, with the reason in one sentence."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkLimits:
-    """The seconds without a message after which a host is reported as silent, and given up."""
-
-    warn_s: float = 5.0
-    lost_s: float = LOST_S
-
-
 class HostProcess:
     """The program on a host; everything it sends is bounded, and checked by type. `lost` is why it is lost, else None.
 
     Thread: any; `next` only one. Other threads read, write and watch.
     """
 
-    def __init__(
-        self,
-        start: Start,
-        name: str,
-        notify: Callable[[str], None] = lambda _: None,
-        limits: LinkLimits | None = None,
-    ) -> None:
+    def __init__(self, start: Start, name: str, notify: Callable[[str], None] = lambda _: None) -> None:
         """Start it; `notify` gets a sentence on each wait, on any thread. Raises `UserError`."""
-        self.name = name
+        self.name, self.address = name, start.address
         self.lost: str | None = None
-        self._start, self._notify, self._limits = start, notify, limits or LinkLimits()
-        command = LAUNCHERS[start.address.kind].command(start.address, start.script())
+        self.is_detached = False
+        """Whether a run has started there that continues without this program."""
+        self._start, self._notify = start, notify
+        command = start.command()
         try:
             self._process = subprocess.Popen(
                 command,
@@ -82,22 +70,19 @@ class HostProcess:
                 stderr=subprocess.PIPE,
                 env={**os.environ, **ENVIRONMENT},
                 start_new_session=True,
-                # Unbuffered: what a full pipe does not take must not be written on closing.
-                bufsize=0,
             )
         except OSError as error:
             raise UserError(explain_start(start.address, command[0], error)) from error
+        self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
         # Guards everything below.
         self._changed = threading.Condition()
         self._hello: HostHello | None = None
         self._reports: deque[tuple[Report, int]] = deque()
-        self._queued_bytes = 0
-        self._orders: deque[bytes | None] = deque()
+        self._queued_bytes = self._readings = 0
         self._offset_ns = -(2**63)
-        self._beat_s = self._heard_s = time.monotonic()
-        self._readings, self._readings_s = 0, time.monotonic()
-        self._waits_for, self._is_closing, self._is_detached = "", False, False
+        self._heard_s = time.monotonic()
+        self._waits_for, self._is_closing = "", False
         self._threads = [
             threading.Thread(target=work, name=f"{work.__name__} of {name}", daemon=True)
             for work in (self._read_stderr, self._read, self._write, self._watch)
@@ -108,10 +93,6 @@ class HostProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
-
-    @property
-    def address(self) -> Address:
-        return self._start.address
 
     @property
     def silent_s(self) -> float:
@@ -127,31 +108,22 @@ class HostProcess:
         Raises:
             UserError: It cannot be reached or started there, or the wait was cancelled.
         """
-        began_s, is_noted = time.monotonic(), False
+        quiet_s = time.monotonic() + _QUIET_S
         while True:
             with self._changed:
                 if self._changed.wait_for(lambda: self.lost or self._hello, _LOOK_S):
                     break
-                waits_for = self._waits_for
             if is_cancelled():
                 raise UserError("Connecting was cancelled.")
-            if time.monotonic() - began_s > _QUIET_S and not (is_noted or waits_for):
-                is_noted = True
-                self._notify(f"Waiting for {self.name} to answer …")
+            if time.monotonic() > quiet_s and not self._waits_for:
+                self._wait_for(f"Waiting for {self.name} to answer …")
         if self._hello is None:
             raise LinkLostError(self.lost)
         return self._hello
 
-    def wait_detached(self) -> None:
-        """Wait until the run that is to continue without this program has started there; raises `UserError`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self.lost is not None)
-        if not self._is_detached:
-            raise LinkLostError(self.lost)
-
     def send(self, order: Order) -> None:
         """Give it an order, which a lost one ignores."""
-        self._put(encode(order))
+        self._orders.put(encode(order))
 
     def next(self, timeout_s: float | None) -> Report | None:
         """Return the next report, None after that time without one; raises `LinkLostError`."""
@@ -167,15 +139,15 @@ class HostProcess:
         return None
 
     def silent_warning(self) -> str:
-        if (silent_s := self.silent_s) < self._limits.warn_s:
+        if (silent_s := self.silent_s) < _WARN_S:
             return ""
-        quiet, limit = (units.with_unit(seconds, "s") for seconds in (silent_s, self._limits.lost_s))
+        quiet, limit = (units.with_unit(seconds, "s") for seconds in (silent_s, LOST_S))
         return f"Nothing has come from {self.name} for {quiet}; after {limit} the run is given up."
 
     def close(self) -> None:
         """Close its stdin, which ends all of its work there, and wait a few seconds for that."""
         self._is_closing = True
-        self._put(None)
+        self._orders.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_S)
         self.cut()
@@ -188,18 +160,13 @@ class HostProcess:
             for thread in self._threads:
                 thread.join(max(0.0, end_s - time.monotonic()))
 
-    def _put(self, lines: bytes | None) -> None:
-        with self._changed:
-            self._orders.append(lines)
-            self._changed.notify_all()
-
     def _lose(self, reason: str) -> None:
         with self._changed:
             if self.lost is None:
                 self.lost = reason
                 _log.log(logging.INFO if self._is_closing else logging.WARNING, "%s", reason)
-            self._orders.append(None)
             self._changed.notify_all()
+        self._orders.put(None)
         if self._process.poll() is None:
             self._process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -212,32 +179,24 @@ class HostProcess:
         """Write the orders; the reading side reports why the pipe closed."""
         assert self._process.stdin is not None, "it was started with pipes"
         with contextlib.suppress(OSError), self._process.stdin as stdin:
-            while True:
-                with self._changed:
-                    self._changed.wait_for(lambda: self._orders)
-                    lines = self._orders.popleft()
-                if lines is None:
-                    return
+            for lines in iter(self._orders.get, None):
                 view = memoryview(lines)
                 while view:
-                    view = view[stdin.write(view) or 0 :]
+                    view = view[os.write(stdin.fileno(), view) :]
 
     def _read(self) -> None:
         assert self._process.stdout is not None, "it was started with pipes"
         output = b""
         try:
             with self._process.stdout as stdout:
-                lines = bounded_lines(stdout, MOST_LINE_BYTES)
+                lines = iter(partial(stdout.readline, MOST_LINE_BYTES), b"")
                 output = self._read_start(lines)
                 for line in lines:
                     self._heard_s = time.monotonic()
-                    if not line.endswith(b"\n"):
-                        if len(line) >= MOST_LINE_BYTES:
-                            raise ProtocolError(
-                                f"a line without an end: {one_line(line[:80].decode(errors='replace'))}"
-                            )
-                        continue  # it was killed while writing
-                    self._take(decode_report(line), len(line))
+                    if line.endswith(b"\n"):
+                        self._take(decode_report(line), len(line))
+                    elif len(line) >= MOST_LINE_BYTES:
+                        raise ProtocolError(f"a line without an end: {one_line(line[:80].decode(errors='replace'))}")
         except UserError as error:
             self._lose(str(error))
         except ProtocolError as error:
@@ -246,14 +205,15 @@ class HostProcess:
             self._lose(self._why_ended(output))
 
     def _read_start(self, lines: Iterator[bytes]) -> bytes:
-        """Answer the start script until the program begins; return other output, such as a login shell's."""
+        """Answer the start script until the program says hello; return other output, such as a login shell's."""
         output = b""
         for line in lines:
-            if is_head(line):
+            if line.startswith(HELLO):
+                self._take(decode_report(line), len(line))
                 return b""
             if line.startswith(MARK.encode()):
-                self._is_detached = self._is_closing = line.split()[1:] == [b"detached"]
-                self._start.answer(line.decode(errors="replace"), self.name, self._put, self._notify)
+                self.is_detached = self._is_closing = line.split()[1:] == [b"detached"]
+                self._start.answer(line.decode(errors="replace"), self.name, self._orders.put, self._notify)
                 continue
             output += line
             if len(output) > _MOST_GARBAGE_BYTES:
@@ -264,33 +224,27 @@ class HostProcess:
         return output
 
     def _take(self, report: Report, size: int) -> None:
-        match report:
-            case Beat(t_ns=t_ns):
-                self._offset_ns = max(self._offset_ns, t_ns - time.monotonic_ns())
-                return
-            case HostHello(t_ns=t_ns):
-                self._offset_ns = t_ns - time.monotonic_ns()
-                with self._changed:
-                    self._hello = self._hello or report
-                    self._changed.notify_all()
-                return
-            case Sample() | SlowSample() | Processes():
-                self._count_reading()
         with self._changed:
+            match report:
+                case Beat(t_ns=t_ns):
+                    self._offset_ns = max(self._offset_ns, t_ns - time.monotonic_ns())
+                    return
+                case HostHello(t_ns=t_ns):
+                    if self._hello is None:  # later ones are those of recordings
+                        self._hello, self._offset_ns = report, t_ns - time.monotonic_ns()
+                        self._changed.notify_all()
+                    return
+                case Sample() | SlowSample() | Processes():
+                    self._readings += 1
+            if self._readings > _READINGS_AT_ONCE:
+                raise UserError(
+                    f"The program on {self.name} sends more than {_READINGS_PER_S:,} readings a second, so the link was"
+                    " closed."
+                )
             self._changed.wait_for(lambda: self._queued_bytes < _MOST_QUEUED_BYTES or self.lost)
             self._reports.append((report, size))
             self._queued_bytes += size
             self._changed.notify_all()
-
-    def _count_reading(self) -> None:
-        now_s = time.monotonic()
-        self._readings = max(0, self._readings - int(_READINGS_PER_S * (now_s - self._readings_s))) + 1
-        self._readings_s = now_s
-        if self._readings > _READINGS_AT_ONCE:
-            raise UserError(
-                f"The program on {self.name} sends more than {_READINGS_PER_S:,} readings a second, so the link was"
-                " closed."
-            )
 
     def _why_ended(self, output: bytes) -> str:
         if self._is_closing:
@@ -304,51 +258,35 @@ class HostProcess:
         return explain_end(self._start.address, exit_status, all_output)
 
     def _watch(self) -> None:
-        """Send beats, and check how long the host has been silent; each check has its own schedule."""
+        """Send beats, and check how much the host sends and how long it has been silent."""
         while True:
-            due_s = time.monotonic() + BEAT_S / 4
+            due_s = time.monotonic() + BEAT_S
             with self._changed:
-                if self._changed.wait_for(lambda: self.lost is not None, BEAT_S / 4):
+                if self._changed.wait_for(lambda: self.lost is not None, BEAT_S):
                     return
-                late_s = time.monotonic() - due_s
-                if late_s > _STOOD_STILL_S or self._queued_bytes >= _MOST_QUEUED_BYTES:
+                self._readings = max(0, self._readings - _READINGS_PER_S)
+                is_late = time.monotonic() - due_s > _STOOD_STILL_S
+                if self._hello is None or is_late or self._queued_bytes >= _MOST_QUEUED_BYTES:
                     self._heard_s = time.monotonic()
-                if self._hello is None:
-                    self._heard_s = time.monotonic()
-                    continue
-            if time.monotonic() >= self._beat_s + BEAT_S:
-                self._beat_s = time.monotonic()
+            if self._hello is not None:
                 self.send(Beat())
-            if self.silent_s >= self._limits.lost_s:
+            if self.silent_s >= LOST_S:
                 quiet = units.with_unit(self.silent_s, "s")
                 self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
 
     def _read_stderr(self) -> None:
-        """Keep the beginnings of the last lines, and report each wait once."""
+        """Keep the last lines, and report each wait once."""
         assert self._process.stderr is not None, "it was started with pipes"
         with self._process.stderr as stderr:
-            for line in bounded_lines(stderr, _MOST_STDERR_BYTES):
+            for line in iter(partial(stderr.readline, _MOST_STDERR_BYTES), b""):
                 text = plain_text(line.decode(errors="replace").rstrip())
                 waits_for = describe_wait(text)
                 if waits_for is None:
                     self._stderr.append(text)
-                elif waits_for != self._waits_for:
-                    self._waits_for = waits_for
-                    self._notify(waits_for)
+                else:
+                    self._wait_for(waits_for)
 
-
-def bounded_lines(pipe: IO[bytes], limit: int) -> Iterator[bytes]:
-    """Yield a pipe's lines with their line feed; overlong or unfinished ones are cut, without it."""
-    line, is_cut = b"", False
-    while read := pipe.read(_READ_BYTES):
-        *ended, unfinished = read.split(b"\n")
-        for part in ended:
-            if not is_cut:
-                yield (line + part)[: limit - 1] + b"\n" if len(line) + len(part) < limit else (line + part)[:limit]
-            line, is_cut = b"", False
-        line += b"" if is_cut else unfinished
-        if len(line) >= limit:
-            yield line[:limit]
-            line, is_cut = b"", True
-    if line:
-        yield line
+    def _wait_for(self, sentence: str) -> None:
+        if sentence != self._waits_for:
+            self._waits_for = sentence
+            self._notify(sentence)

@@ -1,4 +1,4 @@
-"""The driver on the head node of a Ray cluster: `python -m app.hosts.ray_driver GPUS|look [--gpu=…] [--cpus=…] WORDS`.
+"""The driver on the head node of a Ray cluster: `python -m app.hosts.ray_driver GPUS|look [--gpu=…] [--cpus=…]`.
 
 Ray places this program on a node with that many free GPUs, and this driver provides its stdin and stdout, so that a
 cluster is another way to start the program. With `look` the node is the one with the most GPUs, free or not. Ray is
@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from app.errors import UserError
@@ -74,7 +74,7 @@ class ProgramActor:
     The program ends when its stdin closes, which any end of this process does.
     """
 
-    def __init__(self, gpus: int | None, words: Sequence[str]) -> None:
+    def __init__(self, gpus: int | None) -> None:
         # If Ray reaps orphans, it ignores this signal: exit codes would be lost, here and in child processes.
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # Ray's settings for its worker do not apply to this program, whose GPUs are in NVML's order.
@@ -84,7 +84,7 @@ class ProgramActor:
             order = {}
             inherited.pop("CUDA_VISIBLE_DEVICES", None)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "app", *words],
+            [sys.executable, "-m", "app", "run", "--events"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             cwd=ROOT,
@@ -108,7 +108,7 @@ class ProgramActor:
         self._process.stdin.close()
 
 
-def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[str], output: int) -> None:
+def carry(ray: Any, gpus: int | None, options: dict[str, str], output: int) -> None:
     """Have Ray place the program, and forward its lines until it ends; then end this process.
 
     With `gpus` None it needs no GPU, but the node with the most.
@@ -130,7 +130,7 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
         max_restarts=0,
         max_task_retries=0,
         concurrency_groups={"lines": 1, "orders": 1},
-    )(ProgramActor).remote(gpus, list(words))
+    )(ProgramActor).remote(gpus)
 
     def pass_orders() -> None:
         while data := os.read(0, _READ_BYTES):
@@ -157,13 +157,12 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], words: Sequence[s
 
 def main() -> None:
     gpus, *words = sys.argv[1:]
-    placement = [word for word in words if word.startswith(("--gpu=", "--cpus="))]
-    options = dict(word.removeprefix("--").split("=", 1) for word in placement)
+    options = dict(word.removeprefix("--").split("=", 1) for word in words)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     output = os.dup(1)
     os.dup2(2, 1)  # Ray itself prints to stdout
     try:
-        carry(connect(), None if gpus == "look" else int(gpus), options, words[len(placement) :], output)
+        carry(connect(), None if gpus == "look" else int(gpus), options, output)
     except UserError as error:
         _end(str(error))
 

@@ -2,21 +2,35 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from app.errors import TelemetryError, UserError, read_error
 from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
-from app.hosts.launchers import LAUNCHERS, option_arguments
-from app.hosts.messages import TREE, Drained, HostHello, JobDone, JobOrder, Piece, Refused, RunAnyway, Stop, TreeWanted
-from app.hosts.process import HostProcess, LinkLimits, LinkLostError
-from app.hosts.serve import READ_FILES, WEIGHTS, WRITTEN_FILE, add_piece, pieces
+from app.hosts.launchers import LAUNCHERS
+from app.hosts.messages import (
+    TREE,
+    WEIGHTS,
+    Drained,
+    HostHello,
+    JobDone,
+    JobOrder,
+    Piece,
+    Refused,
+    Report,
+    RunAnyway,
+    Stop,
+    TreeWanted,
+    add_piece,
+    pieces,
+)
+from app.hosts.process import HostProcess, LinkLostError
+from app.hosts.serve import READ_FILES, WRITTEN_FILE
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
@@ -30,68 +44,12 @@ from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wron
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.values.samples import Inventory, Waiting
 from workloads.job_protocol import ExportModel, JobFailed, JobRequest
-from workloads.protocol import Calibration, Message, ProtocolError, Source
+from workloads.protocol import Calibration, Message, ProtocolError
 
 HZ = 20.0
 _LOOK_S = 0.2
 _ANSWER_S = 3.0
 """How long a stopped run may take to report its end, even on a slow link: Ctrl-C ends within 5 s."""
-_RUN, _TELEMETRY = ("run", "--events"), ("watch", "--events")
-
-
-class Runners:
-    """The programs on a host that execute its runs and jobs: an idle one takes the next. Thread: any."""
-
-    def __init__(self, entry: HostEntry, limits: LinkLimits | None = None) -> None:
-        self._entry, self._limits = entry, limits
-        self._schedules = LAUNCHERS[entry.full_address.kind].schedules
-        self._lock = threading.Lock()
-        self._idle: list[HostProcess] = []
-        self._all: list[HostProcess] = []
-        self._is_closed = False
-
-    def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
-        """Return an idle one, or start one on a node with that many GPUs; raises `UserError`."""
-        with self._lock:
-            while self._idle:
-                if (process := self._idle.pop()).lost is None:
-                    return process
-        address = self._entry.full_address
-        words: tuple[str, ...] = _RUN
-        module = "app"
-        if address.kind == "ray":
-            words, module = (str(gpus), *option_arguments(address), *_RUN), "app.hosts.ray_driver"
-        process = HostProcess(
-            Start(address=address, words=words, module=module), self._entry.name, notify, self._limits
-        )
-        with self._lock:
-            self._all = [*(other for other in self._all if other.lost is None), process]
-        try:
-            if self._is_closed:
-                raise LinkLostError(f"The link to {self._entry.name} was closed.")
-            process.wait_hello(is_cancelled)
-        except BaseException:
-            process.cut()
-            raise
-        return process
-
-    def give(self, process: HostProcess) -> None:
-        """Return a process; a scheduler's job ends with its run."""
-        if self._schedules or self._is_closed:
-            process.close()
-        else:
-            with self._lock:
-                self._idle.append(process)
-
-    def close(self) -> None:
-        with self._lock:
-            self._is_closed = True
-            processes, self._all = self._all, []
-        enders = [threading.Thread(target=process.close, daemon=True) for process in processes]
-        for ender in enders:
-            ender.start()
-        for ender in enders:
-            ender.join()
 
 
 class HostLeases(DeviceLeases):
@@ -114,11 +72,11 @@ class HostLeases(DeviceLeases):
 class RemoteSampler:
     """The telemetry of a host, as the sampler of a `TelemetryFeed`. Thread: see `Sampler`."""
 
-    def __init__(self, process: HostProcess, hello: HostHello, _hz: float) -> None:
+    def __init__(self, process: HostProcess, hello: HostHello, hz: float) -> None:
         self._process, self._schedules = process, LAUNCHERS[process.address.kind].schedules
         self._frameworks = tuple(framework.name for framework in hello.frameworks if framework.version is not None)
         self._is_ended = threading.Event()
-        self._has_inventory = False
+        process.send(SetRate(hz))
 
     def messages(self) -> Iterator[SamplerMessage]:
         """Yield the host's messages until it is lost or this sampler is ended; with a scheduler, only one inventory."""
@@ -126,18 +84,18 @@ class RemoteSampler:
             try:
                 report = self._process.next(_LOOK_S)
             except LinkLostError:
-                if self._has_inventory and self._schedules:
-                    self._is_ended.wait()
                 return
             if isinstance(report, Refused):
                 self._process.cut(report.reason)
             elif isinstance(report, Inventory):
-                self._has_inventory = self._has_inventory or not report.pending
                 # The host has another disk.
                 machine = msgspec.structs.replace(
                     report.machine, local=False, scheduled=self._schedules, frameworks=self._frameworks
                 )
                 yield msgspec.structs.replace(report, machine=machine)
+                if self._schedules and not report.pending:
+                    self._process.close()
+                    self._is_ended.wait()
             elif isinstance(report, SamplerMessage):
                 yield report
 
@@ -157,54 +115,66 @@ class RemoteSampler:
         self._is_ended.set()
 
 
-def play(
-    process: HostProcess,
-    weights: Path | None,
-    handle: Callable[[RunEvent], None],
-    is_over: Callable[[], bool],
-    now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0),
-    source: Source | None = None,
-) -> RunEnded | Refused | Drained | None:
-    """Check a host program's messages about a run, and forward its events up to its end.
+def reports_of(
+    process: HostProcess, files: Mapping[str, Path], stop_reason: Callable[[], str | None]
+) -> Iterator[Report | None]:
+    """Yield what a host's program answers to an order, and None from time to time; write the files that it sends.
 
-    Weights are written to `weights`; None if none are expected. `now` reads the host's clocks; without it the time of
-    the last event is unknown here. `source` is the run's, whose tree may be requested once.
-
-    Returns:
-        The run's end, which is not forwarded, or why there is none; None if `is_over` returned true first.
+    Once `stop_reason` returns a reason, the program is asked to end.
 
     Raises:
         LinkLostError: The host was lost.
-        ProtocolError: A message came that cannot come now; the text ends a sentence.
-        UserError: The weights cannot be written, the tree cannot be packed, or `handle` raised it.
+        ProtocolError: A file came that cannot come; the text ends a sentence.
+        TimeoutError: It was stopped, or did not confirm that in time, and the link was closed.
+        UserError: It refused the order, or a file cannot be written.
+    """
+    stop_s: float | None = None
+    while True:
+        match report := process.next(_LOOK_S):
+            case Piece(name=name) if name in files:
+                add_piece(files[name], report)
+            case Refused(kind="cancelled"):
+                raise TimeoutError
+            case Refused(kind=kind, reason=reason):
+                raise {"job error": JobError, "job crashed": JobCrashedError}.get(kind, UserError)(reason)
+            case _:
+                yield report
+        if stop_s is not None and time.monotonic() > stop_s + _ANSWER_S:
+            process.cut()
+            raise TimeoutError(f"Stopped; {process.name} did not confirm the end in time.")
+        if stop_s is None and (wish := stop_reason()) is not None:
+            stop_s = time.monotonic()
+            process.send(Stop(wish))
+
+
+def run_events(
+    reports: Iterator[Report | None], now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0)
+) -> Iterator[Report | None]:
+    """Yield reports about a run, checked: events in their order, before them `TreeWanted`, after them `Drained`.
+
+    `now` reads the host's clocks; without it the time of the last event is unknown here. Raises `ProtocolError` for a
+    report that cannot come now, and what `reports` raises.
     """
     order: MessageOrder | None = None
-    while not is_over():
-        match report := process.next(_LOOK_S):
-            case None | HostHello():
-                pass
-            case Piece() if weights is not None:
-                add_piece(weights, report)
-            case TreeWanted() if source is not None and source.command is not None and order is None:
-                for piece in pieces(pack_tree(source), TREE):
-                    process.send(piece)
-                source = None
-            case Refused() | Drained():
-                return report
+    is_over = False
+    for report in reports:
+        match report:
             case RunStarted() if order is None:
                 order = MessageOrder(ClockAnchor(report.t_ns, report.utc_ns), now, of_events=True)
-                handle(report)
-            case RunEnded() if order is not None:
-                return report
-            case Waiting():
-                handle(report)
-            case _ if isinstance(report, RunEvent) and order is not None and not isinstance(report, RunStarted):
+            case RunEnded() if order is not None and not is_over:
+                is_over = True
+            case TreeWanted() if order is None:
+                pass
+            case None | Waiting() | Drained():
+                pass
+            case _ if isinstance(report, RunEvent) and order is not None and not is_over:
+                if isinstance(report, RunStarted | RunEnded):
+                    raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
                 if isinstance(report, Message):
                     order.check(report)
-                handle(report)
             case _:
                 raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
-    return None
+        yield report
 
 
 class RemoteRun:
@@ -215,68 +185,66 @@ class RemoteRun:
     ) -> None:
         """Prepare a run; its weights are copied to the order's path before it ends."""
         self._connection, self._order, self._wishes, self._emit = connection, order, wishes, emit
-        self._stop_sent_s: float | None = None
-        self._is_anyway_sent = False
-        self._warning = ""
 
     def run(self) -> None:
         """Execute it there, and emit what it reports; raises `UserError` if the host is unreachable."""
-        connection, wishes, order, start = self._connection, self._wishes, self._order, self._order.start
-        gpus = int(start.spec.variant["gpus"])
+        connection, wishes = self._connection, self._wishes
+        gpus = int(self._order.start.spec.variant["gpus"])
         try:
-            process = connection.runners.take(gpus, self._wait, lambda: wishes.stop_reason is not None)
+            process = connection.take(gpus, self._wait, lambda: wishes.stop_reason is not None)
         except UserError:
             if wishes.stop_reason is None:
                 raise
             self._emit(self._ended("stopped", wishes.stop_reason or "Stopped by the user before it began."))
             return
-        weights = None if start.weights_path is None else Path(start.weights_path)
-        process.send(
-            msgspec.structs.replace(
-                order,
-                start=msgspec.structs.replace(start, weights_path=weights and WEIGHTS),
-                utc_ns=time.time_ns(),
-                hz=connection.host.telemetry.hz,
-                standby=connection.standby.is_set(),
-            )
-        )
         try:
-            match play(process, weights, self._pass, lambda: self._is_left(process), connection.now, start.source):
-                case RunEnded() as ended:
-                    pass
-                case None:
-                    reason = f"Stopped; {process.name} did not confirm the end in time."
-                    ended = self._ended("stopped", reason)
-                case Refused(kind=kind, reason=reason):
-                    ended = self._ended("stopped" if kind == "cancelled" else "failed", reason)
-                case report:
-                    raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
+            ended = self._follow(process)
         except LinkLostError as error:
             ended = self._ended("crashed", str(error))
-        except (ProtocolError, UserError) as error:  # the latter if weights cannot be stored
+        except TimeoutError as error:
+            ended = self._ended("stopped", str(error))
+        except (ProtocolError, UserError) as error:  # the latter if it was refused, or weights cannot be stored
             is_lie = isinstance(error, ProtocolError)
             reason = f"What the program on {process.name} says of the run is {error}." if is_lie else str(error)
             ended = self._ended("failed", reason)
             process.cut(reason)
-        if process.lost is None:
-            connection.runners.give(process)
+        connection.give(process)
         self._emit(ended)
 
-    def _is_left(self, process: HostProcess) -> bool:
-        """Forward the user's requests, and report a silent host; return whether the run can no longer end."""
-        if self._stop_sent_s is not None and time.monotonic() > self._stop_sent_s + _ANSWER_S:
-            process.cut()
-            return True
-        if self._stop_sent_s is None and self._wishes.stop_reason is not None:
-            self._stop_sent_s = time.monotonic()
-            process.send(Stop(self._wishes.stop_reason))
-        if not self._is_anyway_sent and self._wishes.begins_anyway:
-            self._is_anyway_sent = True
-            process.send(RunAnyway())
-        if bool(warning := process.silent_warning()) != bool(self._warning):
-            self._warning = warning
-            self._wait(warning)
-        return False
+    def _follow(self, process: HostProcess) -> RunEnded:
+        """Give the order, and emit the run's events up to its end, which is returned."""
+        connection, wishes, start = self._connection, self._wishes, self._order.start
+        files = {} if start.weights_path is None else {WEIGHTS: Path(start.weights_path)}
+        order = msgspec.structs.replace(
+            self._order,
+            start=msgspec.structs.replace(start, weights_path=start.weights_path and WEIGHTS),
+            utc_ns=time.time_ns(),
+            hz=connection.host.telemetry.hz,
+            standby=connection.standby.is_set(),
+        )
+        process.send(order)
+        is_tree_sent = is_anyway_sent = False
+        warning = ""
+        for event in run_events(reports_of(process, files, lambda: wishes.stop_reason), connection.now):
+            match event:
+                case RunEnded():
+                    return event
+                case TreeWanted() if start.source is not None and not is_tree_sent:
+                    is_tree_sent = True
+                    for piece in pieces(pack_tree(start.source), TREE):
+                        process.send(piece)
+                    process.send(order)
+                case TreeWanted() | Drained():
+                    raise ProtocolError(f"`{type(event).__name__}`, which cannot come now")
+                case _ if isinstance(event, RunEvent):
+                    self._pass(event)
+            if not is_anyway_sent and wishes.begins_anyway:
+                is_anyway_sent = True
+                process.send(RunAnyway())
+            if bool(now_silent := process.silent_warning()) != bool(warning):
+                warning = now_silent
+                self._wait(warning)
+        raise AssertionError("reports end by an error")
 
     def _wait(self, reason: str) -> None:
         self._pass(Waiting(self._connection.now().t_ns, reason))
@@ -301,80 +269,6 @@ class RemoteRun:
         return RunEnded(t_ns=self._connection.now().t_ns, outcome=Outcome(name=name, reason=reason))
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteJobs:
-    """Runs jobs in processes of a host, as `app.runs.jobs.run_job` does on this machine.
-
-    Thread: any; a call blocks its thread.
-    """
-
-    runners: Runners
-    name: str
-
-    def __call__(
-        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
-    ) -> Kind:
-        """Run a job there, copying the files that it reads there, and those that it writes here.
-
-        The request's paths are on this machine. `is_overdue` is called several times a second; None for no limit.
-
-        Raises:
-            JobError: The job failed.
-            TimeoutError: It was overdue; its process has ended.
-            UserError: The host is lost, or a file cannot be copied.
-        """
-        overdue = is_overdue or (lambda: False)
-        gpus = len(getattr(request, "gpu_uuids", ()))
-        if isinstance(request, ExportModel):
-            raise UserError("Models are exported on this machine only; leave the host out.")
-        process = self.runners.take(gpus, lambda _: None, overdue)
-        try:
-            for name in READ_FILES:
-                if path := getattr(request, name, None):
-                    try:
-                        for piece in pieces(Path(path), name):
-                            process.send(piece)
-                    except OSError as error:
-                        raise read_error(path, error) from error
-            process.send(JobOrder(request))
-            return self._await(process, result_type, getattr(request, WRITTEN_FILE, None), overdue)
-        except ProtocolError as error:
-            process.cut()
-            raise UserError(f"What {self.name} says is {error}; the link was closed.") from None
-        finally:
-            if process.lost is None:
-                self.runners.give(process)
-
-    def _await(
-        self, process: HostProcess, result_type: type[Kind], written: str | None, is_overdue: Callable[[], bool]
-    ) -> Kind:
-        stopped_s = None
-        while True:
-            match process.next(_LOOK_S):
-                case JobDone(result=result):
-                    break
-                case Refused(kind="cancelled"):
-                    raise TimeoutError
-                case Refused(kind=kind, reason=reason):
-                    errors = {"job error": JobError, "job crashed": JobCrashedError}
-                    raise errors.get(kind, UserError)(reason)
-                case Piece() as piece if written is not None:
-                    add_piece(Path(written), piece)
-            if stopped_s is None and is_overdue():
-                stopped_s = time.monotonic()
-                process.send(Stop())
-            if stopped_s is not None and time.monotonic() > stopped_s + _ANSWER_S:
-                process.cut()
-                raise TimeoutError
-        if isinstance(result, Calibration):
-            result = msgspec.structs.replace(result, device=calibrated_device(result.device, self.name))
-        if isinstance(result, JobFailed):
-            raise JobError(result.reason)
-        if not isinstance(result, result_type):
-            raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
-        return result
-
-
 class Connection:
     """A connected host, until `close`.
 
@@ -382,25 +276,26 @@ class Connection:
         entry: The user's name for it, and its address.
         hello: Its self-description.
         process: Sends its telemetry.
-        runners: Execute its runs.
         standby: Set if a worker should be kept ready there.
         host: The host of runs, of the same class as this machine, with other parts.
 
     Thread: any.
     """
 
-    def __init__(
-        self, entry: HostEntry, process: HostProcess, hello: HostHello, hz: float, limits: LinkLimits | None
-    ) -> None:
+    def __init__(self, entry: HostEntry, process: HostProcess, hello: HostHello, hz: float) -> None:
         self.entry, self.process, self.hello = entry, process, hello
-        self.runners = Runners(entry, limits)
         self.standby = threading.Event()
         self._schedules = LAUNCHERS[process.address.kind].schedules
+        self._lock = threading.Lock()
+        # The programs that execute runs and jobs: an idle one takes the next.
+        self._runners: list[HostProcess] = []
+        self._idle: list[HostProcess] = []
+        self._is_closed = False
         self.host = Host(
             telemetry=TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns),
             leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=self._schedules),
             remote_run=lambda order, wishes, emit: RemoteRun(self, order, wishes, emit).run(),
-            run_job=RemoteJobs(self.runners, entry.name),
+            run_job=self.run_job,
             now=self.now,
             describe=lambda inventory: inventory_info(inventory) | hello.environment | self.link_info(),
             name=entry.name,
@@ -424,12 +319,83 @@ class Connection:
         """Return this side's knowledge of a run's environment."""
         return program_info() | {HOST_KEY: self.entry.name, CARRIER_KEY: self.process.address.kind}
 
+    def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
+        """Return an idle program, or start one on a node with that many GPUs; raises `UserError`."""
+        with self._lock:
+            while self._idle:
+                if (process := self._idle.pop()).lost is None:
+                    return process
+        process = HostProcess(Start(address=self.process.address, gpus=gpus), self.entry.name, notify)
+        with self._lock:
+            self._runners = [*(other for other in self._runners if other.lost is None), process]
+        try:
+            if self._is_closed:
+                raise LinkLostError(f"The link to {self.entry.name} was closed.")
+            process.wait_hello(is_cancelled)
+        except BaseException:
+            process.cut()
+            raise
+        return process
+
+    def give(self, process: HostProcess) -> None:
+        """Return a program; a scheduler's job ends with its run."""
+        if self._schedules or self._is_closed:
+            process.close()
+        else:
+            with self._lock:
+                self._idle.append(process)
+
+    def run_job(
+        self, request: JobRequest, result_type: type[Kind], is_overdue: Callable[[], bool] | None = None, /
+    ) -> Kind:
+        """Run a job there as `app.runs.jobs.run_job` does here, copying the files that it reads and writes.
+
+        The request's paths are on this machine.
+
+        Raises:
+            JobError: The job failed.
+            TimeoutError: It was overdue; its process has ended.
+            UserError: The host is lost, or a file cannot be copied.
+        """
+        overdue = is_overdue or (lambda: False)
+        if isinstance(request, ExportModel):
+            raise UserError("Models are exported on this machine only; leave the host out.")
+        process = self.take(len(getattr(request, "gpu_uuids", ())), lambda _: None, overdue)
+        try:
+            for name in READ_FILES:
+                if path := getattr(request, name, None):
+                    try:
+                        for piece in pieces(Path(path), name):
+                            process.send(piece)
+                    except OSError as error:
+                        raise read_error(path, error) from error
+            process.send(JobOrder(request))
+            written = getattr(request, WRITTEN_FILE, None)
+            files = {WRITTEN_FILE: Path(written)} if written else {}
+            reports = reports_of(process, files, lambda: "" if overdue() else None)
+            result = next(report.result for report in reports if isinstance(report, JobDone))
+        except ProtocolError as error:
+            process.cut()
+            raise UserError(f"What {self.entry.name} says is {error}; the link was closed.") from None
+        finally:
+            self.give(process)
+        if isinstance(result, Calibration):
+            result = msgspec.structs.replace(result, device=calibrated_device(result.device, self.entry.name))
+        if isinstance(result, JobFailed):
+            raise JobError(result.reason)
+        if not isinstance(result, result_type):
+            raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
+        return result
+
     def close(self) -> None:
-        ender = threading.Thread(target=self.runners.close, daemon=True)
-        ender.start()
+        with self._lock:
+            self._is_closed = True
+        enders = [threading.Thread(target=process.close, daemon=True) for process in (self.process, *self._runners)]
+        for ender in enders:
+            ender.start()
         self.host.telemetry.close()
-        self.process.close()
-        ender.join()
+        for ender in enders:
+            ender.join()
 
 
 def connect(
@@ -438,21 +404,16 @@ def connect(
     hz: float = HZ,
     notify: Callable[[str], None] = lambda _: None,
     is_cancelled: Callable[[], bool] = lambda: False,
-    limits: LinkLimits | None = None,
 ) -> Connection:
     """Start a host's telemetry, first sending the program there if necessary; return after its hello.
 
     `notify` gets a sentence on each wait, on any thread. `is_cancelled` is called several times a second.
 
     Raises:
+        UsageError: The address is invalid.
         UserError: It cannot be reached, or cannot serve; the text says what to do.
     """
-    address = entry.full_address
-    schedules = LAUNCHERS[address.kind].schedules
-    words, module = (*_TELEMETRY, "--every", f"{1 / hz:.3f}", *(("--seconds", "1") if schedules else ())), "app"
-    if address.kind == "ray":
-        words, module = ("look", *option_arguments(address), *words), "app.hosts.ray_driver"
-    process = HostProcess(Start(address=address, words=words, module=module), entry.name, notify, limits)
+    process = HostProcess(Start(address=entry.full_address), entry.name, notify)
     try:
         hello = process.wait_hello(is_cancelled)
         if keys := wrong_numbers(hello.environment):
@@ -461,23 +422,11 @@ def connect(
     except BaseException:
         process.cut()
         raise
-    connection = Connection(entry, process, hello, hz, limits)
+    connection = Connection(entry, process, hello, hz)
     connection.host.telemetry.start()
     return connection
 
 
-def open_host(
-    word: str,
-    *,
-    consent: Consent = refuse,
-    hz: float = HZ,
-    notify: Callable[[str], None] = lambda _: None,
-    is_cancelled: Callable[[], bool] = lambda: False,
-) -> Connection:
-    """Connect to the host that `--on` names: one of the user's, or an address that `consent` allows.
-
-    Raises:
-        UsageError: No host has that name, or the address is invalid.
-        UserError: It cannot be reached, cannot serve, or is not allowed; the text says what to do.
-    """
-    return connect(find_host(word, consent), hz=hz, notify=notify, is_cancelled=is_cancelled)
+def open_host(word: str, *, consent: Consent = refuse, **how: Any) -> Connection:
+    """Connect as `connect` does to one of the user's hosts, or to an address that `consent` allows."""
+    return connect(find_host(word, consent), **how)

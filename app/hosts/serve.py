@@ -1,4 +1,4 @@
-"""The program on a host: `run --events` and `watch --events` follow orders on stdin, and report on stdout.
+"""The program on a host: `run --events` follows orders on stdin, and reports on stdout.
 
 Everything ends when stdin closes, after `LOST_S` without a message, or with this process. Workers end with their
 program: their stdin closes, and Linux kills them. But if the program is killed, processes that workers started would
@@ -6,12 +6,13 @@ survive, as would the scratch folder. So the first process, the guard, forks the
 subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. If the guard is killed, the
 program sees its end of a pipe close, and does the same.
 
-A separate thread writes stdout, so that beats are answered and the end of stdin is noticed even if nobody reads; a run
-that is not read waits, and readings are dropped.
+A detached run is executed by the same program, whose stdin and stdout are files (`app.hosts.detached`): it ends after
+its run.
 """
 
 import contextlib
 import ctypes
+import fcntl
 import logging
 import os
 import platform
@@ -23,8 +24,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -35,17 +35,20 @@ from typing import TypeVar, cast
 import msgspec
 import psutil
 
-from app.errors import TelemetryError, UserError, bug_message, write_error
+from app.errors import UserError, bug_message
 from app.grants import FILE_VARIABLE as GRANTS_VARIABLE
 from app.grants import order_grants, require, typed
+from app.hosts.detached import list_runs, read_run, remove_run, stop_run
 from app.hosts.messages import (
+    CUT,
     LOST_S,
-    MOST_FILE_BYTES,
     MOST_LINE_BYTES,
     PATH_VARIABLE,
-    PIECE_BYTES,
     TREE,
+    WEIGHTS,
     Beat,
+    DetachedOrder,
+    Drained,
     HostFramework,
     HostHello,
     JobDone,
@@ -55,13 +58,12 @@ from app.hosts.messages import (
     Refused,
     RunAnyway,
     Stop,
-    Stored,
     TreeWanted,
-    head_line,
+    add_piece,
+    pieces,
 )
 from app.log import configure_child
-from app.paths import open_private, program_version
-from app.runs.environment import environment_info, host_info
+from app.runs.environment import host_info
 from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
 from app.runs.host import ClockAnchor, Host, RunOrder
 from app.runs.jobs import JobCrashedError, JobError, run_job
@@ -71,28 +73,33 @@ from app.runs.script import place_tree
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage, SetRate
-from app.telemetry.sampler_process import Output, claim_output
 from app.values import units
 from app.values.events import RunEnded, RunEvent
 from app.values.fields import Sample, SlowSample
-from app.values.samples import Inventory, Processes, Waiting
+from app.values.samples import Processes, TelemetryGap, Waiting
 from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, installed_framework
 from workloads.job_protocol import JobResult
 from workloads.protocol import ProtocolError, decode, encode
 
 _ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
-_MOST_UNSAID_BYTES = 2**20
-_CHUNK_BYTES = 2**16
+_READ_BYTES = 2**16
 _QUIET_S = 1.0
 """A shorter wait is not reported."""
 _PR_SET_CHILD_SUBREAPER = 36
 _KILLED_S = 10.0
 """A killed process that remains this long hangs in a driver: it ends when the driver releases it."""
 _LOOK_S = 0.01
-WEIGHTS = "weights.npz"
+_DETACHED_LOOK_S = 0.5
 READ_FILES, WRITTEN_FILE = ("weights_path", "start_path"), "path"
 """Fields of jobs that name a file; the scratch folder here names the file like the field."""
-Ordered = TypeVar("Ordered", RunOrder, JobOrder)
+MOST_RECORDING_BYTES = 2_000_000_000
+"""Longer recordings get no more telemetry."""
+_RESERVED_BYTES = 8_192
+"""Freed for the last lines if the disk is full, so that the end can be recorded."""
+_FULL = "The recording of this run is full: from here on telemetry is not kept."
+_DISK = "The host's disk was full or failed ({reason}), so the run was ended there."
+_TERMINATED = "The run was asked to end on its host (SIGTERM), as when that is shut down."
+Ordered = TypeVar("Ordered", RunOrder, JobOrder, DetachedOrder, SetRate)
 
 
 def start_guard() -> tuple[Path, int]:
@@ -197,149 +204,58 @@ def host_hello() -> HostHello:
     )
 
 
-class Outbox:
-    """Writes reports on its own thread. Thread: any."""
+class Reports:
+    """Writes reports to stdout; other output, in Python or below, goes to stderr. Thread: any."""
 
-    def __init__(self, output: Output) -> None:
-        self._output = output
-        # Guards everything below.
-        self._changed = threading.Condition()
-        self._urgent: deque[bytes] = deque([head_line(program_version()), encode(host_hello())])
-        self._lines: deque[bytes] = deque()
-        self._unsaid_bytes = 0
-        self._is_writing = self._is_over = False
-        threading.Thread(target=self._write, name="outbox", daemon=True).start()
-
-    def answer(self, report: msgspec.Struct) -> None:
-        """Send this next; returns immediately."""
-        with self._changed:
-            self._urgent.append(encode(report))
-            self._changed.notify_all()
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._output = os.dup(1)
+        os.dup2(2, 1)
+        os.set_blocking(self._output, True)
+        self._is_full = False
 
     def say(self, report: msgspec.Struct) -> None:
-        """Send this after all earlier reports; waits while many are unsent."""
+        """Send this; waits while nobody reads. Raises `UserError` if the disk of a recording is full."""
         self.pass_on(encode(report))
 
     def pass_on(self, line: bytes) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: self._unsaid_bytes < _MOST_UNSAID_BYTES)
-            self._lines.append(line)
-            self._unsaid_bytes += len(line)
-            self._changed.notify_all()
+        with self._lock:
+            self._write(line)
 
-    def offer(self, reading: msgspec.Struct) -> None:
-        """Send this unless too much is unsent; returns immediately."""
-        if self._unsaid_bytes < _MOST_UNSAID_BYTES / 4:
-            self.say(reading)
+    def offer(self, report: msgspec.Struct) -> None:
+        """Send this unless nobody reads; returns soon."""
+        if self._lock.acquire(timeout=_LOOK_S):
+            try:
+                if select.select([], [self._output], [], 0.0)[1]:
+                    self._write(encode(report))
+            finally:
+                self._lock.release()
 
-    def flush(self) -> None:
-        with self._changed:
-            self._changed.wait_for(lambda: not (self._urgent or self._lines or self._is_writing))
+    def record(self, event: RunEvent) -> None:
+        """Send an event of a detached run; a very long recording gets no more samples."""
+        if isinstance(event, Sample | SlowSample) and os.fstat(self._output).st_size > MOST_RECORDING_BYTES:
+            if self._is_full:
+                return
+            self._is_full = True
+            event = TelemetryGap(t_ns=event.t_ns, reason=_FULL)
+        self.say(event)
 
     def end(self) -> None:
         """Send nothing from now on: what ends now does so because this process does."""
-        with self._changed:
-            self._is_over = True
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self._output)
 
-    def _write(self) -> None:
-        while True:
-            with self._changed:
-                self._is_writing = False
-                self._changed.notify_all()
-                self._changed.wait_for(lambda: (self._urgent or self._lines) and not self._is_over)
-                lines = b"".join(self._urgent)
-                self._urgent.clear()
-                while self._lines and len(lines) < _CHUNK_BYTES:
-                    line = self._lines.popleft()
-                    self._unsaid_bytes -= len(line)
-                    lines += line
-                self._is_writing = True
-            self._output.write_lines(lines)
-
-
-def pieces(path: Path, name: str) -> Iterator[Piece]:
-    """Yield a file in pieces; raises `OSError`."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        for offset in range(0, max(1, size), PIECE_BYTES):
-            yield Piece(name=name, offset=offset, size=size, data=file.read(PIECE_BYTES))
-
-
-def add_piece(path: Path, piece: Piece) -> None:
-    """Add the next piece to a file; the first one restarts it, the last one completes it.
-
-    Raises:
-        ProtocolError: It is not the next one.
-        UserError: It cannot be written.
-    """
-    part, end = path.with_name(f"{path.name}.part"), piece.offset + len(piece.data)
-    try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(part, "ab" if piece.offset else "wb", opener=open_private) as file:
-            if file.tell() != piece.offset or end > piece.size or piece.size > MOST_FILE_BYTES:
-                raise ProtocolError("a file whose pieces do not fit together")
-            file.write(piece.data)
-        if end == piece.size:
-            part.replace(path)
-    except OSError as error:
-        raise write_error(path, error) from None
-
-
-def make_run(
-    order: RunOrder, host: Host, emit: Callable[[RunEvent], None], weights: Path, idle_wait: IdleWait | None = None
-) -> RunMaker:
-    """Prepare an ordered run whose weights are saved at this path; raises `UserError`."""
-    require(order_grants(order.start), typed)
-    if order.start.weights_path is not None:
-        start = msgspec.structs.replace(order.start, weights_path=str(weights))
-        order = msgspec.structs.replace(order, start=start)
-
-    def wait_until_idle(lease: Lease) -> Mapping[str, str]:
-        noted = ""
-
-        def go_on(status: WaitStatus) -> bool:
-            nonlocal noted
-            if status.reason != noted and status.waited_s > _QUIET_S:
-                noted = status.reason
-                limit = units.with_unit(status.limit_s, "s")
-                emit(Waiting(host.now().t_ns, f"Waiting for an idle machine: {noted} ({limit} at most)."))
-            return maker.may_begin
-
-        facts = idle_wait.wait(lease.devices, go_on) if idle_wait is not None else {}
-        if noted:
-            emit(Waiting(host.now().t_ns, ""))
-        return facts
-
-    maker = RunMaker(order, host, emit, prepare=wait_until_idle)
-    return maker
-
-
-def with_tree(order: RunOrder, archive: Path, ask: Callable[[], None] = lambda: None) -> RunOrder:
-    """Return an order whose command's frozen tree is on this host; `ask` requests a missing archive.
-
-    Raises:
-        UserError: There is no archive, or it cannot be unpacked.
-    """
-    source = order.start.source
-    if source is None or source.command is None:
-        return order
-    if (placed := place_tree(source, archive)) is None:
-        ask()
-        placed = place_tree(source, archive)
-    if placed is None:
-        raise UserError("The host received something other than the frozen tree of the command; start it again.")
-    return msgspec.structs.replace(order, start=msgspec.structs.replace(order.start, source=placed))
-
-
-def ordered_host(order: RunOrder, feed: TelemetryFeed, **parts: object) -> Host:
-    """Return this machine for an ordered run; its wall clock is the ordering machine's."""
-    start_ns = time.monotonic_ns()
-
-    def now() -> ClockAnchor:
-        t_ns = time.monotonic_ns()
-        return ClockAnchor(t_ns, order.utc_ns + t_ns - start_ns)
-
-    return Host(telemetry=feed, now=now, describe=environment_info, **parts)  # type: ignore[arg-type]
+    def _write(self, line: bytes) -> None:
+        view = memoryview(line)
+        try:
+            while view:
+                view = view[os.write(self._output, view) :]
+        except BrokenPipeError:
+            os._exit(0)  # the guard ends everything
+        except OSError as error:
+            # The line is incomplete, and what follows needs space.
+            os.ftruncate(self._output, max(0, os.fstat(self._output).st_size - _RESERVED_BYTES))
+            os.write(self._output, CUT)
+            raise UserError(_DISK.format(reason=error.strerror)) from None
 
 
 @dataclass(slots=True)
@@ -350,54 +266,90 @@ class _Active:
     maker: RunMaker | None = None
     idle_wait: IdleWait | None = None
 
+    def stop(self, reason: str) -> None:
+        self.cancelled.set()
+        if self.maker is not None:
+            self.maker.stop(reason)
+
+    def run_anyway(self) -> None:
+        if self.maker is not None and self.idle_wait is not None:
+            self.maker.run_anyway()
+            self.idle_wait.skip()
+
 
 class Server:
-    """Follows the remote program's orders: one run or job after the other, with concurrent telemetry.
+    """Follows orders: one run or job after the other, or telemetry.
 
     Thread: the one that reads orders; each run or job has another.
     """
 
-    def __init__(self, scratch: Path, outbox: Outbox, feed: TelemetryFeed) -> None:
-        self._scratch, self._outbox, self._feed = scratch, outbox, feed
+    def __init__(self, scratch: Path, reports: Reports, *, is_detached: bool) -> None:
+        self._scratch, self._reports, self._is_detached = scratch, reports, is_detached
+        self.feed = TelemetryFeed()
         self._leases = Leases()
         self._idle_state = IdleState()
-        self._wants_standby = False
+        self._wants_standby = self._tells_telemetry = self._is_over = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
-        self._active: _Active | None = None
-        self._tree_came = threading.Event()
-        self.stored = threading.Event()
-        """Set when the run sent from here is stored at the other end."""
+        self._active = _Active()
         # The next run begins when the previous one has released its resources.
         self._one_at_a_time = threading.Lock()
 
-    def follow(self, order: Order) -> None:
-        """Execute an order; slow ones run in a separate thread."""
-        active = self._active
+    def follow_all(self, guard: int) -> str:
+        """Follow orders until stdin closes, or a detached run is over; return "", or why they end earlier.
+
+        The file `guard` closes with the guard.
+        """
+        poll = select.poll()
+        poll.register(guard, 0)
+        if not self._is_detached:
+            poll.register(0, select.POLLIN)
+        unfinished, heard_s = b"", time.monotonic()
+        while not self._is_over:
+            left_s = _DETACHED_LOOK_S if self._is_detached else max(0.0, heard_s + LOST_S - time.monotonic())
+            ready = [file for file, _ in poll.poll(left_s * 1e3)]
+            if guard in ready:
+                return "the process that guards it was killed."
+            data = os.read(0, _READ_BYTES) if ready or self._is_detached else None
+            if data is None:
+                quiet = units.exactly(LOST_S, "s")
+                return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."
+            if not data and not self._is_detached:
+                return ""
+            *lines, unfinished = (unfinished + data).split(b"\n")
+            if len(unfinished) >= MOST_LINE_BYTES:
+                lines.append(unfinished)  # too long: decoding reports it
+            for line in lines:
+                self._follow(decode(_ORDERS, line, "an order"))
+            heard_s = time.monotonic()
+        return ""
+
+    def _follow(self, order: Order) -> None:
         match order:
             case Beat():
-                self._outbox.answer(Beat(t_ns=time.monotonic_ns()))
+                self._reports.offer(Beat(t_ns=time.monotonic_ns()))
             case Piece(name=name):
                 add_piece(self._scratch / Path(name).name, order)
-                if name == TREE and order.offset + len(order.data) == order.size:
-                    self._tree_came.set()
             case RunOrder():
                 self._begin(self._run, order)
             case JobOrder():
                 self._begin(self._do_job, order)
-            case Stop(reason=reason) if active is not None:
-                active.cancelled.set()
-                if active.maker is not None:
-                    active.maker.stop(reason)
-            case RunAnyway() if active is not None and active.maker is not None:
-                active.maker.run_anyway()
-                if active.idle_wait is not None:
-                    active.idle_wait.skip()
+            case DetachedOrder():
+                self._begin(self._serve_detached, order)
+            case SetRate() if not self._tells_telemetry:
+                self._tells_telemetry = True
+                self._begin(self._tell_telemetry, order)
             case SetRate(hz=hz):
-                self._feed.set_rate(hz)
-            case Stored():
-                self.stored.set()
+                self.feed.set_rate(hz)
+            case Stop(reason=reason):
+                self._active.stop(reason)
+            case RunAnyway():
+                self._active.run_anyway()
+
+    def terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self._active.stop(_TERMINATED)
 
     def _begin(self, work: Callable[[Ordered, _Active], None], order: Ordered) -> None:
+        """Execute a slow order in another thread."""
         self._active = _Active()
         # On Linux a worker dies with the thread that started it; this one lasts long enough.
         threading.Thread(target=self._answer, args=(partial(work, order, self._active),), daemon=True).start()
@@ -408,46 +360,59 @@ class Server:
             with self._one_at_a_time:
                 work()
         except Exception as error:  # noqa: BLE001 - the edge of the process: the program elsewhere is told, also of a bug
-            refused = Refused(kind="bug", reason=bug_message(error))
+            refused = Refused(reason=str(error))
             if isinstance(error, TimeoutError):
                 refused = Refused(kind="cancelled", reason="It was stopped.")
             elif isinstance(error, JobError):
                 kind = "job crashed" if isinstance(error, JobCrashedError) else "job error"
                 refused = Refused(kind=kind, reason=str(error))  # type: ignore[arg-type]
-            elif isinstance(error, UserError | OSError):
-                refused = Refused(kind="user error", reason=str(error))
-            else:
+            elif not isinstance(error, UserError | OSError):
                 traceback.print_exc()
-            self._outbox.say(refused)
+                refused = Refused(reason=bug_message(error))
+            self._reports.say(Waiting(time.monotonic_ns(), refused.reason) if self._is_detached else refused)
+        self._is_over = self._is_detached
 
     def _run(self, order: RunOrder, active: _Active) -> None:
-        weights = self._scratch / WEIGHTS
+        start, source, weights = order.start, order.start.source, self._scratch / WEIGHTS
         weights.unlink(missing_ok=True)
+        if source is not None and source.command is not None:
+            source = place_tree(source, self._scratch / TREE)
+            if source is None:
+                self._reports.say(TreeWanted())
+                return
+        require(order_grants(start), typed)
+        start = msgspec.structs.replace(
+            start, source=source, weights_path=None if start.weights_path is None else str(weights)
+        )
         self._wants_standby = order.standby
-        self._feed.set_rate(order.hz)
-        self._feed.start()
-        order = with_tree(order, self._scratch / TREE, partial(self._await_tree, active))
-        host = ordered_host(order, self._feed, launcher=self._launcher, leases=self._leases)
+        self.feed.set_rate(order.hz)
+        self.feed.start()
+        start_ns = time.monotonic_ns()
+
+        def now() -> ClockAnchor:
+            """Return this machine's time, with the ordering machine's wall clock."""
+            t_ns = time.monotonic_ns()
+            return ClockAnchor(t_ns, order.utc_ns + t_ns - start_ns)
 
         def emit(event: RunEvent) -> None:
             if isinstance(event, RunEnded) and event.outcome.name == "completed" and weights.is_file():
                 for piece in pieces(weights, WEIGHTS):
-                    self._outbox.say(piece)
-            self._outbox.say(event)
+                    self._reports.say(piece)
+            (self._reports.record if self._is_detached else self._reports.say)(event)
 
+        host = Host(telemetry=self.feed, launcher=self._launcher, leases=self._leases, now=now)
         with closing(IdleWait(host, IdleLimits.of_plan(order.idle_wait_s), self._idle_state)) as idle_wait:
-            active.idle_wait = idle_wait if order.idle_wait_s is not None else None
-            active.maker = make_run(order, host, emit, weights, active.idle_wait)
+
+            def prepare(lease: Lease) -> Mapping[str, str]:
+                if order.idle_wait_s is None:
+                    return {}
+                return _wait_until_idle(idle_wait, lease, host, emit, lambda: not active.cancelled.is_set())
+
+            active.maker = RunMaker(msgspec.structs.replace(order, start=start), host, emit, prepare=prepare)
+            active.idle_wait = idle_wait
             if active.cancelled.is_set():
                 active.maker.stop()
             active.maker.run()
-
-    def _await_tree(self, active: _Active) -> None:
-        self._tree_came.clear()
-        self._outbox.say(TreeWanted())
-        while not self._tree_came.wait(_LOOK_S):
-            if active.cancelled.is_set():
-                raise TimeoutError
 
     def _do_job(self, order: JobOrder, active: _Active) -> None:
         require(order_grants(order.request), typed)
@@ -464,95 +429,78 @@ class Server:
             lease.release()
         if WRITTEN_FILE in fields:
             for piece in pieces(self._scratch / WRITTEN_FILE, WRITTEN_FILE):
-                self._outbox.say(piece)
-        self._outbox.say(JobDone(result))
+                self._reports.say(piece)
+        self._reports.say(JobDone(result))
+
+    def _tell_telemetry(self, order: SetRate, _active: _Active) -> None:
+        """Send all telemetry from now on, the inventory first; raises `UserError` if there never is one."""
+
+        def tell(message: SamplerMessage) -> None:
+            is_reading = isinstance(message, Sample | SlowSample | Processes)
+            (self._reports.offer if is_reading else self._reports.say)(message)
+
+        self.feed.set_rate(order.hz)
+        self.feed.start()
+        self.feed.subscribe(tell)
+        self.feed.wait_inventory(timeout_s=None)
+
+    def _serve_detached(self, order: DetachedOrder, _active: _Active) -> None:
+        match order.action:
+            case "list":
+                self._reports.say(list_runs())
+                return
+            case "stop":
+                stop_run(order.uid)
+            case "fetch":
+                for line in read_run(order.uid):
+                    self._reports.pass_on(line)
+            case "remove":
+                remove_run(order.uid)
+        self._reports.say(Drained())
 
 
-def serve(
-    hz: float | None = None,
-    *,
-    once: bool = False,
-    work: Callable[[Outbox, threading.Event], None] | None = None,
-) -> int:
-    """Follow orders until the remote program has ended, and end everything; return the exit status.
+def _wait_until_idle(
+    idle_wait: IdleWait, lease: Lease, host: Host, emit: Callable[[RunEvent], None], may_begin: Callable[[], bool]
+) -> Mapping[str, str]:
+    """Wait before a run, and report what for; return its environment's facts about that."""
+    noted = ""
 
-    With `hz`, telemetry is sent with that many readings per second; `once` ends after its first inventory, as does the
-    end of `work`, which may wait for the event that is set when a run is stored at the other end.
-    """
+    def go_on(status: WaitStatus) -> bool:
+        nonlocal noted
+        if status.reason != noted and status.waited_s > _QUIET_S:
+            noted = status.reason
+            limit = units.with_unit(status.limit_s, "s")
+            emit(Waiting(host.now().t_ns, f"Waiting for an idle machine: {noted} ({limit} at most)."))
+        return may_begin()
+
+    facts = idle_wait.wait(lease.devices, go_on)
+    if noted:
+        emit(Waiting(host.now().t_ns, ""))
+    return facts
+
+
+def serve(*, is_detached: bool) -> int:
+    """Follow orders until the remote program has ended, or a detached run, and end everything; never returns."""
+    if is_detached:
+        fcntl.flock(1, fcntl.LOCK_EX)  # until this program and its guard have ended
     scratch, guard = start_guard()
-    os.set_blocking(1, True)
-    outbox = Outbox(claim_output())
+    reports = Reports()
     configure_child()
     logging.getLogger("variantscope").addHandler(logging.NullHandler())
-    feed = TelemetryFeed(hz or 20.0)
-    server = Server(scratch, outbox, feed)
-    end = partial(_end, scratch, outbox)
-    if hz is not None:
-        _say_telemetry(feed, outbox, end if once else None)
-    if work is not None:
-        threading.Thread(target=lambda: (work(outbox, server.stored), end()), name="work", daemon=True).start()
-    complaint = _follow_all(server, guard)
-    outbox.end()
-    feed.close()
+    server = Server(scratch, reports, is_detached=is_detached)
+    if is_detached:
+        signal.signal(signal.SIGTERM, server.terminate)
+    try:
+        reports.say(host_hello())
+        complaint = server.follow_all(guard)
+    except ProtocolError as error:
+        complaint = f"what it was told is {error}."
+    except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
+        traceback.print_exc()
+        complaint = str(error) if isinstance(error, UserError) else bug_message(error)
+    reports.end()
+    server.feed.close()
     if complaint:
         print_error(f"The program on {platform.node()} ends: {complaint}")
     end_everything(scratch)
     os._exit(1 if complaint else 0)
-
-
-def _end(scratch: Path, outbox: Outbox) -> None:
-    outbox.flush()
-    end_everything(scratch)
-    os._exit(0)
-
-
-def _say_telemetry(feed: TelemetryFeed, outbox: Outbox, end: Callable[[], None] | None) -> None:
-    """Send all telemetry, the inventory first, after which `end` is called."""
-
-    def say(message: SamplerMessage) -> None:
-        if isinstance(message, Sample | SlowSample | Processes):
-            outbox.offer(message)
-        else:
-            outbox.answer(message)
-        if end is not None and isinstance(message, Inventory) and not message.pending:
-            threading.Thread(target=end, daemon=True).start()
-
-    def say_end() -> None:
-        """Report why there is no inventory, if there never is one; devices' losses show later ends."""
-        try:
-            feed.wait_inventory(timeout_s=None)
-        except TelemetryError as error:
-            outbox.answer(Refused(kind="user error", reason=str(error)))
-
-    feed.start()
-    feed.subscribe(say)
-    threading.Thread(target=say_end, name="telemetry end", daemon=True).start()
-
-
-def _follow_all(server: Server, guard: int) -> str:
-    """Follow orders until stdin closes; return "", or why they end earlier. The file `guard` closes with the guard."""
-    poll = select.poll()
-    poll.register(0, select.POLLIN)
-    poll.register(guard, 0)
-    unfinished, heard_s = b"", time.monotonic()
-    try:
-        while ready := poll.poll(max(0.0, heard_s + LOST_S - time.monotonic()) * 1e3):
-            if any(file == guard for file, _ in ready):
-                return "the process that guards it was killed."
-            if not (data := os.read(0, _CHUNK_BYTES)):
-                return ""
-            *lines, unfinished = (unfinished + data).split(b"\n")
-            if len(unfinished) >= MOST_LINE_BYTES:
-                lines.append(unfinished)  # too long: decoding reports it
-            for line in lines:
-                server.follow(decode(_ORDERS, line, "an order"))
-            heard_s = time.monotonic()
-    except ProtocolError as error:
-        return f"what it was told is {error}."
-    except UserError as error:
-        return str(error)
-    except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
-        traceback.print_exc()
-        return bug_message(error)
-    quiet = units.exactly(LOST_S, "s")
-    return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."

@@ -10,7 +10,7 @@ import io
 import platform
 import shlex
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,9 @@ from pathlib import Path
 from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts.book import Address
-from app.hosts.messages import PATH_VARIABLE, TREE
+from app.hosts.detached import ORDERS, RECORDING, STDERR
+from app.hosts.launchers import LAUNCHERS, by_ssh, option_arguments
+from app.hosts.messages import PATH_VARIABLE
 from app.paths import ROOT, checkout_root, program_version
 from app.values import units
 from workloads.catalog import DEFAULT_VARIABLE
@@ -49,7 +51,7 @@ _BY_PYTHON = """\
 p={python}
 "$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || fail python
 [ -d "$d/py" ] || {{ "$p" -m zipfile -e "$w" "$d/py.$$" </dev/null && mv "$d/py.$$" "$d/py"; }} || fail full
-set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {module}
+set -- env PYTHONSAFEPATH=1 PYTHONPATH="$d/py${{PYTHONPATH:+:$PYTHONPATH}}" "$p" -m {words}
 """
 _BY_UV = """\
 for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "$u" >/dev/null && break; u=; done
@@ -59,27 +61,24 @@ for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "
   get uv "$u" {uv_size}
   chmod 700 "$u"
 }}
-set -- env {path_variable}="$PATH" "$u" tool run --quiet --from "$w" variantscope
+set -- env {path_variable}="$PATH" "$u" tool run --quiet --from "$w" variantscope {words}
 """
-_START = 'exec "$@" {words}\n'
 _DETACH = """\
 f=${{XDG_STATE_HOME:-$HOME/.local/state}}/variantscope/detached/{uid}
-printf '\\n%s send order\\n' {mark}
-mkdir -p "$f" && head -n 1 >"$f/order.json" || fail full
-{tree}
-printf '#!/bin/sh\\nf=$1\\nshift\\nexec "$@" <"$f/order.json"\\n' >"$f/start"
-set -- "$f" "$@" run --events-to "$f"
+mkdir -p "$f" || fail full
+get orders "$f/{orders}" {size}
+printf '#!/bin/sh\nf=$1\nshift\nexec "$@" <"$f/{orders}" >>"$f/{recording}"\n' >"$f/start"
+set -- "$f" "$@" --detach
 {start}
-printf '\\n%s detached\\n' {mark}
+printf '\n%s detached\n' {mark}
 """
-_IN_SESSION = """\
-setsid nohup sh "$f/start" "$@" >/dev/null 2>"$f/stderr" &
-until [ -s "$f/events.jsonl" ]; do
-  kill -0 $! 2>/dev/null || { tail -n 1 "$f/stderr" >&2; rm -r "$f"; exit 1; }
+_IN_SESSION = f"""\
+setsid nohup sh "$f/start" "$@" >/dev/null 2>"$f/{STDERR}" &
+until [ -s "$f/{RECORDING}" ]; do
+  kill -0 $! 2>/dev/null || {{ tail -n 1 "$f/{STDERR}" >&2; rm -r "$f"; exit 1; }}
   sleep 0.1
-done
-"""
-_BY_SBATCH = 'sbatch --parsable {options} --output="$f/stderr" "$f/start" "$@" >&2 || {{ rm -r "$f"; exit 1; }}\n'
+done"""
+_BY_SBATCH = f'sbatch --parsable %s --output="$f/{STDERR}" "$f/start" "$@" >&2 || {{ rm -r "$f"; exit 1; }}'
 
 _PROBLEMS = {
     "folder": "The program cannot be stored on {name}: ~/.cache/variantscope there is not writable, or another user's;"
@@ -140,26 +139,41 @@ def build_wheel() -> bytes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Start:
-    """What starts on a host: the program with its arguments, or a run that continues without this program."""
+    """What starts on a host: the program, or with `detached_uid` one that continues without this program.
+
+    Attributes:
+        gpus: The GPUs of its runs, for a scheduler; None for telemetry.
+        on_entry: Whether it starts on the entry node of a cluster, instead of a node that its scheduler chooses.
+        orders: The whole stdin of a detached program.
+    """
 
     address: Address
-    words: Sequence[str] = ()
+    gpus: int | None = None
+    on_entry: bool = False
     detached_uid: str = ""
-    order: bytes = b""
-    tree: bytes = b""
-    sbatch: Sequence[str] | None = None
-    module: str = "app"
+    orders: bytes = b""
+
+    def command(self) -> list[str]:
+        """Return the local command that starts it."""
+        launcher = LAUNCHERS[self.address.kind]
+        start = by_ssh if launcher.schedules and self.on_entry else launcher.command
+        return start(self.address, self.script())
 
     def script(self) -> str:
         """Return the sh script that receives missing files there, and becomes the program."""
-        address = self.address
-        if address.python or address.kind == "ray":
-            find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), module=self.module)
+        address, wheel, words = self.address, build_wheel(), "run --events"
+        by_ray = address.kind == "ray" and not self.on_entry
+        if address.python or by_ray:
+            if by_ray:
+                gpus = "look" if self.gpus is None else str(self.gpus)
+                words = shlex.join(["app.hosts.ray_driver", gpus, *option_arguments(address)])
+            else:
+                words = f"app {words}"
+            find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), words=words)
         else:
             system = shlex.quote(f"{platform.system()} {platform.machine()}")
             size = Path(find_uv()).stat().st_size
-            find = _BY_UV.format(path_variable=PATH_VARIABLE, system=system, uv_size=size)
-        wheel = build_wheel()
+            find = _BY_UV.format(path_variable=PATH_VARIABLE, system=system, uv_size=size, words=words)
         return _SCRIPT.format(
             interpreter=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
             hash=hashlib.sha256(wheel).hexdigest(),
@@ -167,24 +181,26 @@ class Start:
             size=len(wheel),
             mark=MARK,
             find=find,
-        ) + (self._detach() if self.detached_uid else _START.format(words=shlex.join(self.words)))
+        ) + (self._detach() if self.detached_uid else 'exec "$@"\n')
 
     def _detach(self) -> str:
-        start = _IN_SESSION
-        if self.sbatch is not None:
-            start = _BY_SBATCH.format(options=shlex.join(self.sbatch))
-        tree = f'd=$f\nget tree "$f/{TREE}" {len(self.tree)}' if self.tree else ""
-        return _DETACH.format(uid=self.detached_uid, start=start, mark=MARK, tree=tree)
+        is_batch = self.address.kind == "slurm"
+        return _DETACH.format(
+            uid=self.detached_uid,
+            start=_BY_SBATCH % shlex.join(option_arguments(self.address)) if is_batch else _IN_SESSION,
+            mark=MARK,
+            size=len(self.orders),
+            orders=ORDERS,
+            recording=RECORDING,
+        )
 
     def answer(self, line: str, name: str, write: Callable[[bytes], None], notify: Callable[[str], None]) -> None:
         """Handle a request of the script; raises `UserError` with what to do if it cannot continue."""
         _, action, word = (*line.split(), "", "")[:3]
         if action == "send":
-            sent = {"order": self.order, "tree": self.tree}
-            data = sent.get(word) or (Path(find_uv()).read_bytes() if word == "uv" else build_wheel())
-            if word != "order":
-                title = {"uv": "uv", "tree": "the files of the command"}.get(word, "the program")
-                notify(f"Sending {title} to {name} ({units.byte_size(len(data))}) …")
+            title = {"uv": "uv", "orders": "the run"}.get(word, "the program")
+            data = self.orders if word == "orders" else Path(find_uv()).read_bytes() if word == "uv" else build_wheel()
+            notify(f"Sending {title} to {name} ({units.byte_size(len(data))}) …")
             write(data)
         elif action == "fail":
             size = units.byte_size(20 * 2**20)

@@ -5,6 +5,7 @@ import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
@@ -12,7 +13,7 @@ import pytest
 
 from app.grants import typed
 from app.hosts.book import Address, HostEntry
-from app.hosts.process import HostProcess, LinkLimits
+from app.hosts.process import HostProcess
 from app.hosts.remote import Connection, connect
 from app.hosts.wheel import Start
 from app.runs.session import RunServices
@@ -29,7 +30,6 @@ def connected(
     *,
     environment: Mapping[str, str] | None = None,
     notify: Callable[[str], None] = lambda _: None,
-    limits: LinkLimits | None = None,
     address: str = HERE,
 ) -> Iterator[Connection]:
     """Connect to this machine.
@@ -38,14 +38,13 @@ def connected(
         folder: For what is sent there.
         environment: Variables of the program there and all that it starts.
         notify: Gets what a user is told.
-        limits: How long the host may be silent.
         address: The way, if it is not a plain shell.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(folder))
         for name, value in (environment or {}).items():
             patch.setenv(name, value)
-        connection = connect(HostEntry(name=NAME, address=address), hz=10.0, notify=notify, limits=limits)
+        connection = connect(HostEntry(name=NAME, address=address), hz=10.0, notify=notify)
         try:
             yield connection
         finally:
@@ -58,13 +57,13 @@ def services_on(connection: Connection, folder: Path) -> RunServices:
 
 
 def runner_of(connection: Connection) -> HostProcess:
-    (process,) = (process for process in connection.runners._all if process.lost is None)
+    (process,) = (process for process in connection._runners if process.lost is None)
     return process
 
 
 def processes_of(connection: Connection) -> list[psutil.Process]:
     """Return all processes on the host: the programs, their guards, samplers and workers."""
-    started = [connection.process, *connection.runners._all]
+    started = [connection.process, *connection._runners]
     tops = [psutil.Process(process.pid) for process in started if process.lost is None]
     return [process for top in tops for process in (top, *top.children(recursive=True))]
 
@@ -88,7 +87,6 @@ from app.values.events import *
 from app.values.fields import Sample
 from app.hosts.messages import *
 from app.hosts.serve import host_hello
-from app.hosts.messages import head_line
 from app.values.samples import *
 from workloads.protocol import *
 import msgspec
@@ -111,15 +109,17 @@ def listen(on_order=lambda order: None, answers=True):
 """
 
 
+@dataclass(frozen=True, kw_only=True)
 class PlayedStart(Start):
-    """Starts a program that a test plays: `words` has its text, in Python, after `PLAYED`."""
+    """Starts a program that a test plays: `text` is its source, in Python, after `PLAYED`."""
+
+    text: str = ""
 
     def script(self) -> str:
-        program = shlex.quote(PLAYED + self.words[0])
+        program = shlex.quote(PLAYED + self.text)
         return f"PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))} exec {sys.executable} -c {program}"
 
 
-def played(text: str, **how: LinkLimits | Callable[[str], None] | None) -> HostProcess:
+def played(text: str) -> HostProcess:
     """Start a program that begins as one on a host, then does what `text` says."""
-    start = PlayedStart(address=Address(kind="sh"), words=[f"say(head_line('1'), host_hello())\n{text}"])
-    return HostProcess(start, NAME, **how)  # type: ignore[arg-type]
+    return HostProcess(PlayedStart(address=Address(kind="sh"), text=f"say(host_hello())\n{text}"), NAME)

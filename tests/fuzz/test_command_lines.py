@@ -20,8 +20,8 @@ from tests.fuzz.budget import one_in
 
 CONTEXT = click.Context(program, info_name=PROGRAM, obj=UpperLayers())
 COMMANDS = {name: command for name in HELP if (command := program.get_command(CONTEXT, name)) is not None}
-SERVING = {"--events", "--events-to"}
-"""These end the process when their reader has gone, which would end the tests with status 0."""
+SERVING = {"--events"}
+"""It ends the process when its reader has gone, which would end the tests with status 0."""
 OPTIONS = {
     name: sorted({word for param in command.params if isinstance(param, click.Option) for word in param.opts} - SERVING)
     for name, command in COMMANDS.items()

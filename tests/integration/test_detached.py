@@ -4,6 +4,8 @@ import contextlib
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -14,20 +16,17 @@ import pytest
 
 from app.cli.main import main
 from app.errors import UserError
-from app.hosts import detached
 from app.hosts.book import HostEntry, add_host
 from app.hosts.fetch import Fetch, detach_run, list_detached, stop_detached
-from app.hosts.messages import CUT, DetachedRun
+from app.hosts.messages import CUT, WEIGHTS, DetachedRun, pieces
 from app.hosts.process import HostProcess
 from app.hosts.remote import open_host
-from app.hosts.serve import WEIGHTS
 from app.paths import weights_path
 from app.runs.host import Host
 from app.runs.leases import FOLDER_VARIABLE, Leases
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
-from app.values.fields import Sample
 from app.values.records import StoredRun
 from app.values.samples import HOST
 from tests.fakes.command_line import dummy_arguments
@@ -35,7 +34,7 @@ from tests.fakes.hosts import HERE
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.runs import keep
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy
-from workloads.protocol import Block, RunSpec
+from workloads.protocol import Block, RunSpec, encode
 
 
 def ignore(_sentence: str) -> None:
@@ -186,7 +185,7 @@ def test_a_run_whose_maker_was_killed_there_is_crashed_with_all_that_came(
     run = detach(entry, database_path, long_run)
     following = Fetching(Fetch(entry, run, database_path, ignore))
     following.recorder.wait(Block)
-    makers = [process for process in psutil.process_iter() if f"--events-to {folder / run.uid}" in _words(process)]
+    makers = [process for process in psutil.process_iter() if _executes(process, folder)]
     below = [child for maker in makers for child in maker.children(recursive=True)]
     for maker in sorted(makers, key=lambda process: process.create_time())[-1:]:
         maker.kill()
@@ -199,10 +198,10 @@ def test_a_run_whose_maker_was_killed_there_is_crashed_with_all_that_came(
     assert psutil.wait_procs(below, LIMIT_S)[1] == [], "nothing of it goes on"
 
 
-def _words(process: psutil.Process) -> str:
+def _executes(process: psutil.Process, folder: Path) -> bool:
     with contextlib.suppress(psutil.Error):
-        return " ".join(process.cmdline())
-    return ""
+        return "--detach" in process.cmdline() and process.environ()["XDG_STATE_HOME"] == str(folder.parents[1])
+    return False
 
 
 def test_a_run_waits_there_for_its_device(entry: HostEntry, database_path: Path, folder: Path) -> None:
@@ -221,7 +220,10 @@ def test_a_run_waits_there_for_its_device(entry: HostEntry, database_path: Path,
 
 
 def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder: Path, over: DetachedRun) -> None:
-    (folder / over.uid / WEIGHTS).write_bytes(weights := os.urandom(700_000))
+    saved, lines = folder.parent / "saved", folder / over.uid / "events.jsonl"
+    saved.write_bytes(weights := os.urandom(700_000))
+    *others, ended = lines.read_bytes().splitlines(keepends=True)
+    lines.write_bytes(b"".join((*others, *map(encode, pieces(saved, WEIGHTS)), ended)))
     stored = Fetch(entry, over, database_path, ignore).run(())
     assert stored is not None
     assert weights_path(database_path, over.uid).read_bytes() == weights
@@ -235,24 +237,42 @@ def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_pa
     assert len(stored_runs(database_path)) == 1
 
 
-def test_what_a_full_or_damaged_folder_says(
-    entry: HostEntry, database_path: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_a_damaged_folder_says(entry: HostEntry, folder: Path) -> None:
     for uid in ("../../etc", "0" * 12):
         with pytest.raises(UserError, match="no longer on the host"):
             stop_detached(entry, uid, ignore)
     (folder / "00112233").mkdir(parents=True)
-    (folder / "00112233" / "order.json").write_text("{}")
+    (folder / "00112233" / "orders.jsonl").write_text("{}")
     assert list_detached(entry, ignore) == (), "another version's"
-    monkeypatch.setattr(detached, "MOST_RECORDING_BYTES", 300)
-    path = folder / "lines"
-    recording = detached.RecordingFile(path)
-    for t_ns in range(20):
-        recording.handle(Sample(t_ns=t_ns, device=HOST))
-    os.close(recording._file)
-    lines = path.read_text().splitlines()
-    assert "is full" in lines[-1]
-    assert len(lines) < 10
+
+
+RECORD = """\
+import resource, sys
+from app.errors import UserError
+from app.hosts import serve
+from app.values.fields import Sample
+from app.values.samples import LogLine
+serve.MOST_RECORDING_BYTES = 300
+reports = serve.Reports()
+for t_ns in range(20):
+    reports.record(Sample(t_ns=t_ns, device="host"))
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+try:
+    while True:
+        reports.record(LogLine(1, "x" * 70))
+except UserError as error:
+    reports.record(LogLine(2, str(error)))
+"""
+
+
+def test_a_full_recording_and_a_full_disk_are_said(tmp_path: Path) -> None:
+    with (tmp_path / "recording").open("ab") as recording:
+        subprocess.run([sys.executable, "-c", RECORD], stdout=recording, check=True)
+    lines = (tmp_path / "recording").read_bytes().splitlines(keepends=True)
+    (full,) = (number for number, line in enumerate(lines) if b"is full" in line)
+    assert full < 10
+    assert b"The host's disk was full or failed (File too large)" in lines[-1]
+    assert [line for line in lines if line.endswith(CUT)] == [lines[-2]]
 
 
 def test_a_line_that_its_writer_was_killed_in_is_left_out(

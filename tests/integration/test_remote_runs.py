@@ -17,7 +17,6 @@ import pytest
 from app.errors import TelemetryError, UserError
 from app.hosts.book import HostEntry
 from app.hosts.launchers import LAUNCHERS, Launcher
-from app.hosts.process import LinkLimits
 from app.hosts.remote import Connection, connect
 from app.hosts.wheel import Start
 from app.paths import weights_path
@@ -40,7 +39,7 @@ from workloads.job_protocol import Calibrate, DescribeFile, FileDescription, Try
 from workloads.protocol import Block, Calibration, Source
 
 S = 1_000_000_000
-QUICK = LinkLimits(warn_s=0.5, lost_s=8.0)
+WARN_S, LOST_S = 2.5, 8.0
 """A busy machine may stand still for seconds."""
 BUSY_S = 7.0
 """What a busy machine adds to 5 s."""
@@ -58,6 +57,7 @@ def gpu1(host_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 @pytest.fixture(scope="module")
 def connection(host_cache: Path) -> Iterator[Connection]:
     with connected(host_cache) as connection:
+        connection.host.inventory()  # its sampler is there
         yield connection
 
 
@@ -65,9 +65,9 @@ def connection(host_cache: Path) -> Iterator[Connection]:
 def here(connection: Connection) -> Iterator[Connection]:
     """A host of which no program is left that makes runs, so that a test can kill its own, or play it."""
     yield connection
-    for process in connection.runners._all:
+    for process in connection._runners:
         process.close()
-    connection.runners._all = []
+    connection._runners = []
 
 
 def test_a_run_there_is_stored_here_as_one_made_here(gpu1: Connection, tmp_path: Path) -> None:
@@ -239,9 +239,11 @@ def test_a_worker_that_floods_holds_up_neither_beats_nor_telemetry(gpu1: Connect
         assert run.result().name == "stopped"
 
 
-def test_a_silent_host_is_told_then_given_up(host_cache: Path, tmp_path: Path) -> None:
+def test_a_silent_host_is_told_then_given_up(host_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All of it stands still, as where a network is cut."""
-    with connected(host_cache, limits=QUICK) as connection:
+    monkeypatch.setattr("app.hosts.process._WARN_S", WARN_S)
+    monkeypatch.setattr("app.hosts.process.LOST_S", LOST_S)
+    with connected(host_cache) as connection:
         inventory = connection.host.inventory()
         with going(dummy(inventory, steps=0, seconds=600.0), services_on(connection, tmp_path)) as run:
             run.recorder.wait(Block, is_measured)
@@ -319,7 +321,7 @@ def test_a_killed_program_here_leaves_nothing_there(host_cache: Path, tmp_path: 
             run.recorder.wait(Block, is_measured)
             processes = processes_of(connection)
             for process in (connection.process, runner_of(connection)):
-                process._put(None)
+                process._orders.put(None)
             assert psutil.wait_procs(processes, timeout=20)[1] == []
             assert run.result().name == "crashed"
 
@@ -330,7 +332,7 @@ def lying(text: str) -> type[Start]:
     class Lying(PlayedStart):
         def script(self) -> str:
             script = (
-                "say(head_line('1'), host_hello())\n"
+                "say(host_hello())\n"
                 "def follow(order):\n"
                 "    if not isinstance(order, RunOrder): return\n"
                 "    now = time.monotonic_ns()\n"
@@ -338,7 +340,7 @@ def lying(text: str) -> type[Start]:
                 f"    {text}\n"
                 "listen(follow)"
             )
-            return PlayedStart(address=self.address, words=[script]).script()
+            return PlayedStart(address=self.address, text=script).script()
 
     return Lying
 
@@ -351,7 +353,7 @@ def lying(text: str) -> type[Start]:
         ("say(begin, PhaseStarted(phase='build', t_ns=now + 10**15))", "failed", "What the program on gpu1 says"),
         ("say(begin, PhaseStarted(phase='import', t_ns=now)); os.kill(os.getpid(), 9)", "crashed", "signal 9"),
         ("say(begin, Inventory(machine=None, devices=()))", "crashed", "What gpu1 says is "),
-        ("say(Refused(kind='bug', reason='It made a mistake.'))", "failed", "It made a mistake."),
+        ("say(Refused(reason='It made a mistake.'))", "failed", "It made a mistake."),
         ("say(RunEnded(t_ns=now, outcome=Outcome(name='completed')))", "failed", "which cannot come now"),
     ],
 )
@@ -371,7 +373,7 @@ def test_a_host_that_describes_itself_by_a_word_for_a_number_makes_no_run(monkey
     class Lying(PlayedStart):
         def script(self) -> str:
             hello = "msgspec.structs.replace(host_hello(), environment={'cpu_count': 'NaN'})"
-            return PlayedStart(address=self.address, words=[f"say(head_line('1'), {hello}); listen()"]).script()
+            return PlayedStart(address=self.address, text=f"say({hello}); listen()").script()
 
     monkeypatch.setattr("app.hosts.remote.Start", Lying)
     with pytest.raises(UserError, match=r"^lab says 'NaN' for cpu_count, instead of a number; nothing can run"):
@@ -386,7 +388,7 @@ def test_a_run_that_was_stopped_before_it_began_ends_at_once_though_the_host_is_
     monkeypatch.setattr("app.hosts.remote.Start", lying("ordered = True"))
     with going(spec, services_on(here, tmp_path)) as run:
         end_s = time.monotonic() + LIMIT_S
-        while not here.runners._all and time.monotonic() < end_s:
+        while not here._runners and time.monotonic() < end_s:
             threading.Event().wait(0.01)
         runner_of(here).wait_hello()
         began_s = time.monotonic()
@@ -416,7 +418,7 @@ def test_ctrl_c_ends_a_run_within_seconds_however_slow_the_link(
     slow = tmp_path / "slow"
     command = [sys.executable, "-c", THROTTLE, str(slow)]
     throttled = Launcher(command=lambda _, script: [*command, script])
-    monkeypatch.setattr("app.hosts.process.LAUNCHERS", {**LAUNCHERS, "sh": throttled})
+    monkeypatch.setattr("app.hosts.wheel.LAUNCHERS", {**LAUNCHERS, "sh": throttled})
     with contextlib.ExitStack() as stack:
         connection = stack.enter_context(connected(host_cache))
         spec = dummy(connection.host.inventory(), steps=0, seconds=600.0, step_ms=1.0)
@@ -479,14 +481,14 @@ def test_kills_at_random_moments_leave_nothing_and_double_nothing(
         run.start()
         time.sleep(moments.uniform(0.0, 1.5))
         processes = processes_of(connection)
-        tops = [process for process in connection.runners._all if process.lost is None]
+        tops = [process for process in connection._runners if process.lost is None]
         below = [child for top in tops for child in psutil.Process(top.pid).children(recursive=True)]
         modules = {"sampler": "app.telemetry.sampler", "worker": "workloads.worker"}
         for top in tops:
             if victim in ("launcher", "all"):
                 psutil.Process(top.pid).kill()
             elif victim == "stdin":
-                top._put(None)
+                top._orders.put(None)
         guards = {top.pid for top in tops}
         for process in below:
             with contextlib.suppress(psutil.NoSuchProcess):

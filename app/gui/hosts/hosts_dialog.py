@@ -32,7 +32,6 @@ from app.values import units
 from app.viewmodels.hosts import host_line
 from workloads.catalog import UsageError
 
-_LOOK_S = 0.1
 _ADDRESS_HINT = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head, docker://name"
 
 
@@ -163,7 +162,9 @@ class HostsDialog(QDialog):
 
         self._say(entry.name, f"Checking {entry.name} …")
         self._job.run(
-            lambda control: _check_host(entry, control.stop), done, lambda error: self._say(entry.name, str(error))
+            lambda control: next(check_hosts([entry], control.stop.is_set)),
+            done,
+            lambda error: self._say(entry.name, str(error)),
         )
 
     def _add(self) -> None:
@@ -208,15 +209,3 @@ def stop_all(entry: HostEntry, _database: Path, _stop: threading.Event) -> str:
     for run in runs:
         stop_detached(entry, run.uid, lambda _: None)
     return f"{len(runs)} {units.plural('run', len(runs))} of {entry.name} asked to end; fetch the results in a moment."
-
-
-def _check_host(entry: HostEntry, stop: threading.Event) -> HostCheck:
-    """Return the check of a host; if the dialog closes, nobody waits for it."""
-    checks: list[HostCheck] = []
-    thread = threading.Thread(target=lambda: checks.extend(check_hosts([entry])), name="check", daemon=True)
-    thread.start()
-    while thread.is_alive() and not stop.is_set():
-        thread.join(_LOOK_S)
-    if not checks:
-        raise UserError("The check was stopped." if stop.is_set() else "The check failed; see the log.")
-    return checks[0]

@@ -7,16 +7,23 @@ import psutil
 import pytest
 
 from app.errors import UserError
+from app.hosts import process as process_module
 from app.hosts.book import Address
 from app.hosts.messages import MOST_LINE_BYTES, RunAnyway
-from app.hosts.process import HostProcess, LinkLimits, LinkLostError, bounded_lines
+from app.hosts.process import HostProcess, LinkLostError
 from app.values.fields import Sample
 from app.values.samples import LogLine
 from tests.fakes.hosts import NAME, PlayedStart, played
 
 LIMIT_S = 60.0
-QUICK = LinkLimits(warn_s=0.3, lost_s=4.0)
+WARN_S, LOST_S = 2.0, 4.0
 """A busy machine may stand still for seconds."""
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process_module, "_WARN_S", WARN_S)
+    monkeypatch.setattr(process_module, "LOST_S", LOST_S)
 
 
 def lost(process: HostProcess) -> str:
@@ -68,14 +75,14 @@ def test_a_lie_a_flood_and_an_end_are_one_sentence(lie: str, reason: str) -> Non
 
 def test_a_program_that_is_none_is_said() -> None:
     def start(text: str) -> HostProcess:
-        return HostProcess(PlayedStart(address=Address(kind="sh"), words=[text]), NAME)
+        return HostProcess(PlayedStart(address=Address(kind="sh"), text=text), NAME)
 
     process = start("say(b'Welcome\\n' * 10_000); listen()")
     with pytest.raises(UserError, match=f"{NAME} prints so much before a command runs"):
         process.wait_hello()
     process.cut()
-    process = start('say(b\'{"type":"recording","version":2,"program":"9"}\\n\'); listen()')
-    with pytest.raises(UserError, match="a recording of program version 9"):
+    process = start('say(b\'{"type":"host","version":2}\\n\'); listen()')
+    with pytest.raises(UserError, match="not a report of this program"):
         process.wait_hello()
     process.cut()
     process = start("say(b'Welcome\\n'); time.sleep(600)")
@@ -84,19 +91,19 @@ def test_a_program_that_is_none_is_said() -> None:
     process.cut()
 
 
+@pytest.mark.usefixtures("quick")
 def test_what_nobody_reads_waits_on_the_host_in_bounded_memory() -> None:
     """It is not taken for silent, though nothing more is read; once it is read, all comes in order."""
     process = played(
         "threading.Thread(target=listen, daemon=True).start()\n"
         "for number in range(60): say(LogLine(number, 'x' * 1_000_000))\n"
-        "time.sleep(600)",
-        limits=QUICK,
+        "time.sleep(600)"
     )
     process.wait_hello()
     end_s = time.monotonic() + LIMIT_S
     while process._queued_bytes < 16 * 2**20 and time.monotonic() < end_s:
         threading.Event().wait(0.01)
-    threading.Event().wait(2 * QUICK.lost_s)
+    threading.Event().wait(2 * LOST_S)
     assert process._queued_bytes < 16 * 2**20 + MOST_LINE_BYTES
     assert process.lost is None
     numbers = [report.t_ns for _ in range(60) if isinstance(report := process.next(LIMIT_S), LogLine)]
@@ -104,8 +111,9 @@ def test_what_nobody_reads_waits_on_the_host_in_bounded_memory() -> None:
     process.cut()
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_silent_host_is_told_then_given_up() -> None:
-    process = played("threading.Thread(target=listen, daemon=True).start(); time.sleep(600)", limits=QUICK)
+    process = played("threading.Thread(target=listen, daemon=True).start(); time.sleep(600)")
     process.wait_hello()
     while process.silent_warning():  # until the next beat is answered
         threading.Event().wait(0.01)
@@ -116,21 +124,6 @@ def test_a_silent_host_is_told_then_given_up() -> None:
     assert warning.startswith(f"Nothing has come from {NAME} for ")
     assert warning.endswith("; after 4\xa0s the run is given up.")
     assert lost(process).startswith(f"The link to {NAME} was lost: nothing has come from it for ")
-
-
-class _Pipe:
-    """A pipe of these parts."""
-
-    def __init__(self, *parts: bytes) -> None:
-        self._parts = [*parts, b""]
-
-    def read(self, _size: int) -> bytes:
-        return self._parts.pop(0)
-
-
-def test_lines_are_bounded() -> None:
-    pipe = _Pipe(b"ab", b"c\nd\n", b"0123456789", b"012345\nend\n", b"cut")
-    assert list(bounded_lines(pipe, 8)) == [b"abc\n", b"d\n", b"01234567", b"end\n", b"cut"]  # type: ignore[arg-type]
 
 
 def test_readings_of_many_gpus_are_no_flood() -> None:

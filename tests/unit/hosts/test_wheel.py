@@ -35,7 +35,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def start(address: str, *words: str) -> tuple[list[str], str]:
+def start(address: str) -> tuple[list[str], str]:
     """Start the program there; return what the script asked for, and why it ended."""
     asked: list[str] = []
 
@@ -44,7 +44,7 @@ def start(address: str, *words: str) -> tuple[list[str], str]:
             asked.append(line.split(maxsplit=1)[1].strip())
             super().answer(line, *rest)  # type: ignore[arg-type]
 
-    process = HostProcess(Noted(address=parse_address(address), words=words), "lab")
+    process = HostProcess(Noted(address=parse_address(address)), "lab")
     with pytest.raises(UserError) as error:
         process.wait_hello()
     process.cut()
@@ -87,7 +87,7 @@ def test_it_is_sent_once_and_anew_where_it_was_changed(home: Path) -> None:
     assert hashlib.sha256(sent.read_bytes()).hexdigest() == sent.parent.name
     assert sent.stat().st_mode & 0o077 == 0
     (sent.parent / "py").mkdir()
-    asked, why = start(failing, "run", "--events")
+    asked, why = start(failing)
     assert asked == []
     assert why.endswith("exit status 7: its words: -m app run --events.")
     sent.write_bytes(sent.read_bytes()[:-1])
@@ -98,7 +98,7 @@ def test_uv_runs_it_and_is_sent_where_it_is_missing(home: Path, monkeypatch: pyt
     played = home / "uv"
     played.write_text('#!/bin/sh\necho "$@" >&2\nexit 3\n')
     monkeypatch.setattr(wheel, "find_uv", lambda: str(played))
-    asked, why = start("sh:", "watch", "--events")
+    asked, why = start("sh:")
     assert asked == ["send wheel", "send uv"]
     assert f"exit status 3: tool run --quiet --from {home}/cache/variantscope/" in why
     assert start("sh:")[0] == [], "both are there"
