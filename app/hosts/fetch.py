@@ -10,21 +10,21 @@ import msgspec
 
 from app.errors import UserError
 from app.hosts.book import HostEntry
-from app.hosts.messages import TREE, WEIGHTS, DetachedOrder, DetachedRun, DetachedRuns, Drained, Report, pieces
+from app.hosts.messages import TREE, WEIGHTS, DetachedOrder, DetachedRun, DetachedRuns, Report, pieces
 from app.hosts.process import HostProcess, LinkLostError
-from app.hosts.remote import reports_of, run_events
+from app.hosts.remote import follow_run, reports_of
 from app.hosts.wheel import Start
 from app.paths import weights_path
 from app.runs.custom import stored_source
 from app.runs.environment import program_info
-from app.runs.host import RunOrder
+from app.runs.host import RunOrder, RunWishes
 from app.runs.leases import candidate_devices
 from app.runs.script import pack_tree
 from app.runs.session import RunServices, needs_calibration, source_info, start_order
 from app.runs.sinks import Sink, StoreSink
 from app.storage.store import RunStore, Store
 from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
-from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
+from app.values.events import Outcome, RunEnded, RunStarted
 from app.values.records import StoredRun
 from app.values.samples import Waiting
 from workloads.catalog import UsageError
@@ -163,22 +163,20 @@ class Fetch:
         here = {HOST_KEY: name, CARRIER_KEY: process.address.kind, DETACHED_KEY: "in part"}
         files = {WEIGHTS: weights_path(self._database, uid).absolute()}
         last_ns = 0
-        process.send(DetachedOrder("fetch", uid))
         try:
-            for event in run_events(reports_of(process, files, lambda: None)):
+            for event in follow_run(process, DetachedOrder("fetch", uid), files, RunWishes()):
                 if self._is_left:
                     raise UserError("Fetching was stopped.")
-                last_ns = max(last_ns, getattr(event, "t_ns", 0))
                 match event:
-                    case Drained():
-                        break
                     case Waiting(reason=reason) if sink.run is None:
                         self._problem = reason
                         if reason:
                             self._notify(f"The run waits on {name}: {reason}")
                     case RunStarted():
+                        last_ns = event.t_ns
                         sink.handle(msgspec.structs.replace(event, uid=uid, environment={**event.environment, **here}))
-                    case _ if isinstance(event, RunEvent):
+                    case _ if event is not None:
+                        last_ns = last_ns if isinstance(event, Waiting) else max(last_ns, getattr(event, "t_ns", 0))
                         sink.handle(event)
         except ProtocolError as error:
             raise UserError(f"What {name} has of the run is {error}.") from None

@@ -7,7 +7,7 @@ pieces afterwards; the scratch folder there uses other names. Both sides come fr
 version.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,6 +16,7 @@ import msgspec
 from app.errors import write_error
 from app.paths import open_private
 from app.runs.host import RunOrder
+from app.runs.jobs import JobCrashedError, JobError
 from app.telemetry.messages import SetRate
 from app.values.environment_keys import wrong_numbers
 from app.values.events import RunEvent, RunStarted
@@ -132,10 +133,17 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
 
 
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
-    """Why an order was not executed, in one sentence; `cancelled` if it was stopped."""
+    """Why an order was not executed, in one sentence; `kind` is one of `FAILURES`, or another error."""
 
-    kind: Literal["user error", "job error", "job crashed", "cancelled"] = "user error"
     reason: str
+    kind: str = "error"
+
+
+FAILURES: Mapping[str, type[Exception]] = {
+    "stopped": TimeoutError,
+    "job crashed": JobCrashedError,
+    "job error": JobError,
+}
 
 
 class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):

@@ -4,12 +4,13 @@ import contextlib
 import logging
 import os
 import queue
+import select
 import signal
 import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 
 from app.errors import UserError
@@ -26,8 +27,7 @@ _log = logging.getLogger("variantscope.hosts")
 _MOST_STDERR_LINES, _MOST_STDERR_BYTES = 200, 2_000
 """Stored lines: a launcher's reason comes before the traceback of a program that it killed."""
 _MOST_GARBAGE_BYTES = 64_000
-_MOST_QUEUED_BYTES = 16 * 2**20
-"""Unread reports up to which more are read; beyond it the host has to wait."""
+_READ_BYTES = 1 << 16
 _READINGS_PER_S, _READINGS_AT_ONCE = 5_000, 20_000
 """A host that sends more counts as lost: 200 GPUs have 4,000 per second."""
 _END_S, _CUT_S = 1.0, 0.4
@@ -40,8 +40,6 @@ _QUIET_S = 5.0
 """The longest time that a user waits without being told for what."""
 _WARN_S = 5.0
 """After this many seconds without a message a host is reported as silent."""
-_STOOD_STILL_S = 2.0
-"""A thread woken this late stood still with the machine, such as a sleeping laptop."""
 
 
 class LinkLostError(UserError):
@@ -51,13 +49,16 @@ class LinkLostError(UserError):
 class HostProcess:
     """The program on a host; everything it sends is bounded, and checked by type. `lost` is why it is lost, else None.
 
-    Thread: any; `next` only one. Other threads read, write and watch.
+    What is not read waits in the pipe, and then on the host.
+
+    Thread: any; `wait_hello` and `next` one at a time. Others write, and read stderr.
     """
 
     def __init__(self, start: Start, name: str, notify: Callable[[str], None] = lambda _: None) -> None:
         """Start it; `notify` gets a sentence on each wait, on any thread. Raises `UserError`."""
         self.name, self.address = name, start.address
         self.lost: str | None = None
+        self.hello: HostHello | None = None
         self.is_detached = False
         """Whether a run has started there that continues without this program."""
         self._start, self._notify = start, notify
@@ -73,19 +74,23 @@ class HostProcess:
             )
         except OSError as error:
             raise UserError(explain_start(start.address, command[0], error)) from error
+        assert self._process.stdout is not None, "it was started with pipes"
+        self._stdout = self._process.stdout
+        self._poll = select.poll()
+        self._poll.register(self._stdout, select.POLLIN)
+        # Held while stdout is read, or closed.
+        self._reading = threading.RLock()
+        self._unread = bytearray()
+        self._output = b""
         self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
-        # Guards everything below.
-        self._changed = threading.Condition()
-        self._hello: HostHello | None = None
-        self._reports: deque[tuple[Report, int]] = deque()
-        self._queued_bytes = self._readings = 0
         self._offset_ns = -(2**63)
-        self._heard_s = time.monotonic()
+        self._heard_s = self._counted_s = time.monotonic()
+        self._readings = 0.0
         self._waits_for, self._is_closing = "", False
         self._threads = [
             threading.Thread(target=work, name=f"{work.__name__} of {name}", daemon=True)
-            for work in (self._read_stderr, self._read, self._write, self._watch)
+            for work in (self._read_stderr, self._write)
         ]
         for thread in self._threads:
             thread.start()
@@ -103,39 +108,60 @@ class HostProcess:
         return time.monotonic_ns() + self._offset_ns
 
     def wait_hello(self, is_cancelled: Callable[[], bool] = lambda: False) -> HostHello:
-        """Wait for its hello, which may take hours in Slurm's queue.
+        """Wait for its hello, which may take hours in Slurm's queue, and answer its start script until then.
 
         Raises:
             UserError: It cannot be reached or started there, or the wait was cancelled.
         """
         quiet_s = time.monotonic() + _QUIET_S
-        while True:
-            with self._changed:
-                if self._changed.wait_for(lambda: self.lost or self._hello, _LOOK_S):
-                    break
+        while self.hello is None:
+            line = self._line(_LOOK_S)
             if is_cancelled():
                 raise UserError("Connecting was cancelled.")
-            if time.monotonic() > quiet_s and not self._waits_for:
-                self._wait_for(f"Waiting for {self.name} to answer …")
-        if self._hello is None:
-            raise LinkLostError(self.lost)
-        return self._hello
+            if line is None:
+                if time.monotonic() > quiet_s and not self._waits_for:
+                    self._wait_for(f"Waiting for {self.name} to answer …")
+            elif line.startswith(HELLO):
+                report = self._decode(line)
+                if isinstance(report, HostHello):
+                    self.hello, self._offset_ns = report, report.t_ns - time.monotonic_ns()
+            elif line.startswith(MARK.encode()):
+                self.is_detached = self._is_closing = line.split()[1:] == [b"detached"]
+                try:
+                    self._start.answer(line.decode(errors="replace"), self.name, self._orders.put, self._notify)
+                except UserError as error:
+                    raise self._lose(str(error)) from None
+            else:  # such as a login shell's
+                self._output += line
+                if len(self._output) > _MOST_GARBAGE_BYTES:
+                    beginning = one_line(self._output[:200].decode(errors="replace"))
+                    raise self._lose(
+                        f"{self.name} prints so much before a command runs that the program cannot answer; its shell"
+                        f" should print nothing without a terminal: {beginning}"
+                    )
+        self._output = b""
+        return self.hello
 
     def send(self, order: Order) -> None:
         """Give it an order, which a lost one ignores."""
         self._orders.put(encode(order))
 
-    def next(self, timeout_s: float | None) -> Report | None:
+    def next(self, timeout_s: float) -> Report | None:
         """Return the next report, None after that time without one; raises `LinkLostError`."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._reports or self.lost, timeout_s)
-            if self._reports:
-                report, size = self._reports.popleft()
-                self._queued_bytes -= size
-                self._changed.notify_all()
+        end_s = time.monotonic() + timeout_s
+        while (line := self._line(max(0.0, end_s - time.monotonic()))) is not None:
+            report = self._decode(line)
+            if isinstance(report, Beat | HostHello | Sample | SlowSample | Processes):
+                now_s = time.monotonic()
+                self._readings = 1 + max(0.0, self._readings - _READINGS_PER_S * (now_s - self._counted_s))
+                self._counted_s = now_s
+                if self._readings > _READINGS_AT_ONCE:
+                    most = f"more than {_READINGS_PER_S:,} readings a second"
+                    raise self._lose(f"The program on {self.name} sends {most}, so the link was closed.")
+            if isinstance(report, Beat):
+                self._offset_ns = max(self._offset_ns, report.t_ns - time.monotonic_ns())
+            elif not isinstance(report, HostHello):  # that of a recording
                 return report
-        if self.lost is not None:
-            raise LinkLostError(self.lost)
         return None
 
     def silent_warning(self) -> str:
@@ -154,18 +180,9 @@ class HostProcess:
 
     def cut(self, reason: str = "") -> None:
         """Give it up: end the launcher within moments."""
-        self._lose(reason or f"The link to {self.name} was closed.")
-        if threading.current_thread() not in self._threads:
-            end_s = time.monotonic() + _CUT_S
-            for thread in self._threads:
-                thread.join(max(0.0, end_s - time.monotonic()))
-
-    def _lose(self, reason: str) -> None:
-        with self._changed:
-            if self.lost is None:
-                self.lost = reason
-                _log.log(logging.INFO if self._is_closing else logging.WARNING, "%s", reason)
-            self._changed.notify_all()
+        if self.lost is None:
+            self.lost = reason or f"The link to {self.name} was closed."
+            _log.log(logging.INFO if self._is_closing else logging.WARNING, "%s", self.lost)
         self._orders.put(None)
         if self._process.poll() is None:
             self._process.terminate()
@@ -174,79 +191,48 @@ class HostProcess:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        with self._reading:
+            self._stdout.close()
+        for thread in self._threads:
+            thread.join(_CUT_S)
 
-    def _write(self) -> None:
-        """Write the orders; the reading side reports why the pipe closed."""
-        assert self._process.stdin is not None, "it was started with pipes"
-        with contextlib.suppress(OSError), self._process.stdin as stdin:
-            for lines in iter(self._orders.get, None):
-                view = memoryview(lines)
-                while view:
-                    view = view[os.write(stdin.fileno(), view) :]
+    def _lose(self, reason: str) -> LinkLostError:
+        """Give it up, and return the error that says why."""
+        self.cut(reason)
+        return LinkLostError(self.lost)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None, "it was started with pipes"
-        output = b""
+    def _line(self, timeout_s: float) -> bytes | None:
+        """Return the next line, None after that time without one; raises `LinkLostError`."""
+        with self._reading:
+            if self.lost is not None:
+                raise LinkLostError(self.lost)
+            while (end := self._unread.find(b"\n") + 1) == 0:
+                if len(self._unread) >= MOST_LINE_BYTES:
+                    raise self._lie(f"a line without an end: {one_line(self._unread[:80].decode(errors='replace'))}")
+                if not self._poll.poll(timeout_s * 1e3):
+                    if self.hello is not None and self.silent_s >= LOST_S:
+                        quiet = units.with_unit(self.silent_s, "s")
+                        raise self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
+                    return None
+                data = os.read(self._stdout.fileno(), _READ_BYTES)
+                if not data:
+                    raise self._lose(self._why_ended())
+                self._unread += data
+                self._heard_s = time.monotonic()
+            line = bytes(self._unread[:end])
+            del self._unread[:end]
+            return line
+
+    def _decode(self, line: bytes) -> Report:
         try:
-            with self._process.stdout as stdout:
-                lines = iter(partial(stdout.readline, MOST_LINE_BYTES), b"")
-                output = self._read_start(lines)
-                for line in lines:
-                    self._heard_s = time.monotonic()
-                    if line.endswith(b"\n"):
-                        self._take(decode_report(line), len(line))
-                    elif len(line) >= MOST_LINE_BYTES:
-                        raise ProtocolError(f"a line without an end: {one_line(line[:80].decode(errors='replace'))}")
-        except UserError as error:
-            self._lose(str(error))
+            return decode_report(line)
         except ProtocolError as error:
-            self._lose(f"What {self.name} says is {error}; the link was closed.")
-        else:
-            self._lose(self._why_ended(output))
+            raise self._lie(str(error)) from None
 
-    def _read_start(self, lines: Iterator[bytes]) -> bytes:
-        """Answer the start script until the program says hello; return other output, such as a login shell's."""
-        output = b""
-        for line in lines:
-            if line.startswith(HELLO):
-                self._take(decode_report(line), len(line))
-                return b""
-            if line.startswith(MARK.encode()):
-                self.is_detached = self._is_closing = line.split()[1:] == [b"detached"]
-                self._start.answer(line.decode(errors="replace"), self.name, self._orders.put, self._notify)
-                continue
-            output += line
-            if len(output) > _MOST_GARBAGE_BYTES:
-                raise UserError(
-                    f"{self.name} prints so much before a command runs that the program cannot answer; its shell should"
-                    f" print nothing without a terminal: {one_line(output[:200].decode(errors='replace'))}"
-                )
-        return output
+    def _lie(self, lie: str) -> LinkLostError:
+        return self._lose(f"What {self.name} says is {lie}; the link was closed.")
 
-    def _take(self, report: Report, size: int) -> None:
-        with self._changed:
-            match report:
-                case Beat(t_ns=t_ns):
-                    self._offset_ns = max(self._offset_ns, t_ns - time.monotonic_ns())
-                    return
-                case HostHello(t_ns=t_ns):
-                    if self._hello is None:  # later ones are those of recordings
-                        self._hello, self._offset_ns = report, t_ns - time.monotonic_ns()
-                        self._changed.notify_all()
-                    return
-                case Sample() | SlowSample() | Processes():
-                    self._readings += 1
-            if self._readings > _READINGS_AT_ONCE:
-                raise UserError(
-                    f"The program on {self.name} sends more than {_READINGS_PER_S:,} readings a second, so the link was"
-                    " closed."
-                )
-            self._changed.wait_for(lambda: self._queued_bytes < _MOST_QUEUED_BYTES or self.lost)
-            self._reports.append((report, size))
-            self._queued_bytes += size
-            self._changed.notify_all()
-
-    def _why_ended(self, output: bytes) -> str:
+    def _why_ended(self) -> str:
         if self._is_closing:
             return f"The link to {self.name} was closed."
         try:
@@ -254,25 +240,24 @@ class HostProcess:
         except subprocess.TimeoutExpired:
             return f"The program on {self.name} closed its stdout; try again."
         self._threads[0].join(_LAST_WORDS_S)
+        output = b"" if self.hello is not None else self._output + self._unread
         all_output = "\n".join((output.decode(errors="replace"), *self._stderr))
-        return explain_end(self._start.address, exit_status, all_output)
+        return explain_end(self.address, exit_status, all_output)
 
-    def _watch(self) -> None:
-        """Send beats, and check how much the host sends and how long it has been silent."""
-        while True:
-            due_s = time.monotonic() + BEAT_S
-            with self._changed:
-                if self._changed.wait_for(lambda: self.lost is not None, BEAT_S):
+    def _write(self) -> None:
+        """Write orders, and beats between them; the reading side reports why the pipe closed."""
+        assert self._process.stdin is not None, "it was started with pipes"
+        with contextlib.suppress(OSError), self._process.stdin as stdin:
+            while True:
+                try:
+                    lines = self._orders.get(timeout=BEAT_S)
+                except queue.Empty:
+                    lines = encode(Beat()) if self.hello is not None else b""
+                if lines is None:
                     return
-                self._readings = max(0, self._readings - _READINGS_PER_S)
-                is_late = time.monotonic() - due_s > _STOOD_STILL_S
-                if self._hello is None or is_late or self._queued_bytes >= _MOST_QUEUED_BYTES:
-                    self._heard_s = time.monotonic()
-            if self._hello is not None:
-                self.send(Beat())
-            if self.silent_s >= LOST_S:
-                quiet = units.with_unit(self.silent_s, "s")
-                self._lose(f"The link to {self.name} was lost: nothing has come from it for {quiet}.")
+                view = memoryview(lines)
+                while view:
+                    view = view[os.write(stdin.fileno(), view) :]
 
     def _read_stderr(self) -> None:
         """Keep the last lines, and report each wait once."""

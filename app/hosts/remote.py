@@ -14,8 +14,10 @@ from app.grants import Consent, refuse
 from app.hosts.book import HostEntry, find_host
 from app.hosts.launchers import LAUNCHERS
 from app.hosts.messages import (
+    FAILURES,
     TREE,
     WEIGHTS,
+    DetachedOrder,
     Drained,
     HostHello,
     JobDone,
@@ -133,10 +135,8 @@ def reports_of(
         match report := process.next(_LOOK_S):
             case Piece(name=name) if name in files:
                 add_piece(files[name], report)
-            case Refused(kind="cancelled"):
-                raise TimeoutError
             case Refused(kind=kind, reason=reason):
-                raise {"job error": JobError, "job crashed": JobCrashedError}.get(kind, UserError)(reason)
+                raise FAILURES.get(kind, UserError)(reason)
             case _:
                 yield report
         if stop_s is not None and time.monotonic() > stop_s + _ANSWER_S:
@@ -147,126 +147,115 @@ def reports_of(
             process.send(Stop(wish))
 
 
-def run_events(
-    reports: Iterator[Report | None], now: Callable[[], ClockAnchor] = lambda: ClockAnchor(2**63 - 1, 0)
-) -> Iterator[Report | None]:
-    """Yield reports about a run, checked: events in their order, before them `TreeWanted`, after them `Drained`.
+def follow_run(
+    process: HostProcess, order: RunOrder | DetachedOrder, files: Mapping[str, Path], wishes: RunWishes
+) -> Iterator[RunEvent | None]:
+    """Order a run or the recording of one, and yield its events, checked, up to `Drained`, and None from time to time.
 
-    `now` reads the host's clocks; without it the time of the last event is unknown here. Raises `ProtocolError` for a
-    report that cannot come now, and what `reports` raises.
+    Raises `ProtocolError` for a report that cannot come now, and what `reports_of` raises.
     """
-    order: MessageOrder | None = None
-    is_over = False
-    for report in reports:
+    source = order.start.source if isinstance(order, RunOrder) else None
+    checks: MessageOrder | None = None
+    is_over = is_anyway_sent = False
+    warning = ""
+
+    def now() -> ClockAnchor:
+        # The time of a recording's last event is unknown here.
+        return ClockAnchor(process.now_ns() if isinstance(order, RunOrder) else 2**63 - 1, 0)
+
+    process.send(order)
+    for report in reports_of(process, files, lambda: wishes.stop_reason):
         match report:
-            case RunStarted() if order is None:
-                order = MessageOrder(ClockAnchor(report.t_ns, report.utc_ns), now, of_events=True)
-            case RunEnded() if order is not None and not is_over:
-                is_over = True
-            case TreeWanted() if order is None:
-                pass
-            case None | Waiting() | Drained():
-                pass
-            case _ if isinstance(report, RunEvent) and order is not None and not is_over:
-                if isinstance(report, RunStarted | RunEnded):
-                    raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
-                if isinstance(report, Message):
-                    order.check(report)
-            case _:
+            case Drained() if isinstance(order, DetachedOrder):
+                return
+            case TreeWanted() if source is not None and checks is None:
+                for piece in pieces(pack_tree(source), TREE):
+                    process.send(piece)
+                process.send(order)
+                source = None
+            case None | Waiting():
+                yield report
+            case RunStarted() if checks is None:
+                checks = MessageOrder(ClockAnchor(report.t_ns, 0), now, of_events=True)
+                yield report
+            case _ if checks is None or is_over or isinstance(report, RunStarted) or not isinstance(report, RunEvent):
                 raise ProtocolError(f"`{type(report).__name__}`, which cannot come now")
-        yield report
+            case _:
+                if isinstance(report, Message):
+                    checks.check(report)
+                is_over = isinstance(report, RunEnded)
+                yield report
+        if not is_anyway_sent and wishes.begins_anyway:
+            is_anyway_sent = True
+            process.send(RunAnyway())
+        if bool(now_silent := process.silent_warning()) != bool(warning):
+            warning = now_silent
+            yield Waiting(process.now_ns(), warning)
 
 
-class RemoteRun:
-    """A run on a host: checks and emits its program's messages. Thread: that of the run."""
+def run_there(connection: "Connection", order: RunOrder, wishes: RunWishes, emit: Callable[[RunEvent], None]) -> None:
+    """Have a host's program execute a run, and emit what it reports; weights are copied to the order's path.
 
-    def __init__(
-        self, connection: "Connection", order: RunOrder, wishes: RunWishes, emit: Callable[[RunEvent], None]
-    ) -> None:
-        """Prepare a run; its weights are copied to the order's path before it ends."""
-        self._connection, self._order, self._wishes, self._emit = connection, order, wishes, emit
+    Raises `UserError` if the host is unreachable.
+    """
+    start, process = order.start, connection.process
 
-    def run(self) -> None:
-        """Execute it there, and emit what it reports; raises `UserError` if the host is unreachable."""
-        connection, wishes = self._connection, self._wishes
-        gpus = int(self._order.start.spec.variant["gpus"])
-        try:
-            process = connection.take(gpus, self._wait, lambda: wishes.stop_reason is not None)
-        except UserError:
-            if wishes.stop_reason is None:
-                raise
-            self._emit(self._ended("stopped", wishes.stop_reason or "Stopped by the user before it began."))
-            return
-        try:
-            ended = self._follow(process)
-        except LinkLostError as error:
-            ended = self._ended("crashed", str(error))
-        except TimeoutError as error:
-            ended = self._ended("stopped", str(error))
-        except (ProtocolError, UserError) as error:  # the latter if it was refused, or weights cannot be stored
-            is_lie = isinstance(error, ProtocolError)
-            reason = f"What the program on {process.name} says of the run is {error}." if is_lie else str(error)
-            ended = self._ended("failed", reason)
-            process.cut(reason)
-        connection.give(process)
-        self._emit(ended)
-
-    def _follow(self, process: HostProcess) -> RunEnded:
-        """Give the order, and emit the run's events up to its end, which is returned."""
-        connection, wishes, start = self._connection, self._wishes, self._order.start
-        files = {} if start.weights_path is None else {WEIGHTS: Path(start.weights_path)}
-        order = msgspec.structs.replace(
-            self._order,
-            start=msgspec.structs.replace(start, weights_path=start.weights_path and WEIGHTS),
-            utc_ns=time.time_ns(),
-            hz=connection.host.telemetry.hz,
-            standby=connection.standby.is_set(),
-        )
-        process.send(order)
-        is_tree_sent = is_anyway_sent = False
-        warning = ""
-        for event in run_events(reports_of(process, files, lambda: wishes.stop_reason), connection.now):
-            match event:
-                case RunEnded():
-                    return event
-                case TreeWanted() if start.source is not None and not is_tree_sent:
-                    is_tree_sent = True
-                    for piece in pieces(pack_tree(start.source), TREE):
-                        process.send(piece)
-                    process.send(order)
-                case TreeWanted() | Drained():
-                    raise ProtocolError(f"`{type(event).__name__}`, which cannot come now")
-                case _ if isinstance(event, RunEvent):
-                    self._pass(event)
-            if not is_anyway_sent and wishes.begins_anyway:
-                is_anyway_sent = True
-                process.send(RunAnyway())
-            if bool(now_silent := process.silent_warning()) != bool(warning):
-                warning = now_silent
-                self._wait(warning)
-        raise AssertionError("reports end by an error")
-
-    def _wait(self, reason: str) -> None:
-        self._pass(Waiting(self._connection.now().t_ns, reason))
-
-    def _pass(self, event: RunEvent) -> None:
+    def tell(event: RunEvent) -> None:
         if isinstance(event, RunStarted):
             event = msgspec.structs.replace(
                 event,
-                uid=self._order.uid,
-                spec=self._order.start.spec,
-                purpose=self._order.purpose,
+                uid=order.uid,
+                spec=start.spec,
+                purpose=order.purpose,
                 utc_ns=time.time_ns(),
-                environment={**event.environment, **self._order.environment, **self._connection.link_info()},
+                environment={**event.environment, **order.environment, **connection.link_info()},
             )
         try:
-            self._emit(event)
+            emit(event)
         except UserError as error:
-            if self._wishes.stop_reason is None:
-                self._wishes.stop_reason = str(error)
+            if wishes.stop_reason is None:
+                wishes.stop_reason = str(error)
 
-    def _ended(self, name: Literal["crashed", "failed", "stopped"], reason: str) -> RunEnded:
-        return RunEnded(t_ns=self._connection.now().t_ns, outcome=Outcome(name=name, reason=reason))
+    def end(name: Literal["crashed", "failed", "stopped"], reason: str) -> RunEnded:
+        return RunEnded(t_ns=process.now_ns(), outcome=Outcome(name=name, reason=reason))
+
+    def is_stopped() -> bool:
+        return wishes.stop_reason is not None
+
+    try:
+        gpus = int(start.spec.variant["gpus"])
+        process = connection.take(gpus, lambda reason: tell(Waiting(process.now_ns(), reason)), is_stopped)
+    except UserError:
+        if not is_stopped():
+            raise
+        emit(end("stopped", wishes.stop_reason or "Stopped by the user before it began."))
+        return
+    files = {} if start.weights_path is None else {WEIGHTS: Path(start.weights_path)}
+    sent = msgspec.structs.replace(
+        order,
+        start=msgspec.structs.replace(start, weights_path=start.weights_path and WEIGHTS),
+        utc_ns=time.time_ns(),
+        hz=connection.host.telemetry.hz,
+        standby=connection.standby.is_set(),
+    )
+    try:
+        for event in follow_run(process, sent, files, wishes):
+            if isinstance(event, RunEnded):
+                ended = event
+                break
+            if event is not None:
+                tell(event)
+    except LinkLostError as error:
+        ended = end("crashed", str(error))
+    except TimeoutError as error:
+        ended = end("stopped", str(error))
+    except (ProtocolError, UserError) as error:  # the latter if it was refused, or weights cannot be stored
+        is_lie = isinstance(error, ProtocolError)
+        reason = f"What the program on {process.name} says of the run is {error}." if is_lie else str(error)
+        ended = end("failed", reason)
+        process.cut(reason)
+    connection.give(process)
+    emit(ended)
 
 
 class Connection:
@@ -294,7 +283,7 @@ class Connection:
         self.host = Host(
             telemetry=TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns),
             leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=self._schedules),
-            remote_run=lambda order, wishes, emit: RemoteRun(self, order, wishes, emit).run(),
+            remote_run=partial(run_there, self),
             run_job=self.run_job,
             now=self.now,
             describe=lambda inventory: inventory_info(inventory) | hello.environment | self.link_info(),

@@ -4,7 +4,7 @@ Everything ends when stdin closes, after `LOST_S` without a message, or with thi
 program: their stdin closes, and Linux kills them. But if the program is killed, processes that workers started would
 survive, as would the scratch folder. So the first process, the guard, forks the program and only waits for it. As a
 subreaper it becomes the parent of every orphan below it (prctl(2)), and kills them all. If the guard is killed, the
-program sees its end of a pipe close, and does the same.
+program sees another parent, and does the same.
 
 A detached run is executed by the same program, whose stdin and stdout are files (`app.hosts.detached`): it ends after
 its run.
@@ -26,11 +26,10 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from contextlib import closing
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import FrameType
-from typing import TypeVar, cast
+from typing import NoReturn, cast
 
 import msgspec
 import psutil
@@ -41,6 +40,7 @@ from app.grants import order_grants, require, typed
 from app.hosts.detached import list_runs, read_run, remove_run, stop_run
 from app.hosts.messages import (
     CUT,
+    FAILURES,
     LOST_S,
     MOST_LINE_BYTES,
     PATH_VARIABLE,
@@ -66,7 +66,7 @@ from app.log import configure_child
 from app.runs.environment import host_info
 from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
 from app.runs.host import ClockAnchor, Host, RunOrder
-from app.runs.jobs import JobCrashedError, JobError, run_job
+from app.runs.jobs import run_job
 from app.runs.leases import CPU, Lease, Leases
 from app.runs.maker import RunMaker
 from app.runs.script import place_tree
@@ -78,7 +78,7 @@ from app.values.events import RunEnded, RunEvent
 from app.values.fields import Sample, SlowSample
 from app.values.samples import Processes, TelemetryGap, Waiting
 from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, installed_framework
-from workloads.job_protocol import JobResult
+from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import ProtocolError, decode, encode
 
 _ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
@@ -88,8 +88,8 @@ _QUIET_S = 1.0
 _PR_SET_CHILD_SUBREAPER = 36
 _KILLED_S = 10.0
 """A killed process that remains this long hangs in a driver: it ends when the driver releases it."""
-_LOOK_S = 0.01
-_DETACHED_LOOK_S = 0.5
+_LOOK_S = 0.5
+_SOON_S = 0.01
 READ_FILES, WRITTEN_FILE = ("weights_path", "start_path"), "path"
 """Fields of jobs that name a file; the scratch folder here names the file like the field."""
 MOST_RECORDING_BYTES = 2_000_000_000
@@ -99,14 +99,13 @@ _RESERVED_BYTES = 8_192
 _FULL = "The recording of this run is full: from here on telemetry is not kept."
 _DISK = "The host's disk was full or failed ({reason}), so the run was ended there."
 _TERMINATED = "The run was asked to end on its host (SIGTERM), as when that is shut down."
-Ordered = TypeVar("Ordered", RunOrder, JobOrder, DetachedOrder, SetRate)
 
 
 def start_guard() -> tuple[Path, int]:
     """Fork the program and guard it; return only in the program, before it has threads.
 
     Returns:
-        The program's scratch folder, and the file that closes when the guard ends.
+        The program's scratch folder, and the guard's process id.
     """
     # Ctrl-C in a terminal is for the program there, which closes stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -116,57 +115,49 @@ def start_guard() -> tuple[Path, int]:
     # uv's PATH leads to the program's own Python; a user's command means the host's.
     if path := os.environ.pop(PATH_VARIABLE, ""):
         os.environ["PATH"] = path
-    read_end, write_end = os.pipe()
+    guard = os.getpid()
     if program := os.fork():
-        os.close(read_end)
-        with contextlib.suppress(OSError):
-            os.close(0)
-        _become_subreaper()
-        status = _wait_for(program)
-        end_everything(scratch)
-        os._exit(status)
-    os.close(write_end)
+        _guard(program, scratch)
     # A launcher may kill its process's group, which must not include both.
     os.setsid()
-    return scratch, read_end
+    return scratch, guard
 
 
-def _wait_for(program: int) -> int:
-    """Wait for the program, and forward requests to end it; return a shell's exit status for it."""
+def _guard(program: int, scratch: Path) -> NoReturn:
+    """Forward requests to end the program, wait for it, end everything, and exit with its status."""
 
     def pass_on(_number: int, _frame: FrameType | None) -> None:
         with contextlib.suppress(ProcessLookupError):  # it has just ended as well
             os.kill(program, signal.SIGTERM)
 
-    signals = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) != signal.SIG_IGN]
-    for number in signals:
-        signal.signal(number, pass_on)
+    with contextlib.suppress(OSError):
+        os.close(0)
+    _become_subreaper()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) != signal.SIG_IGN:
+            signal.signal(number, pass_on)
     while (ended := os.waitpid(-1, 0))[0] != program:
         pass  # a worker's orphan
-    for number in signals:
-        signal.signal(number, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP))
     exit_code = os.waitstatus_to_exitcode(ended[1])
     if exit_code < 0:
         print_error(f"The program on this host was ended by signal {-exit_code}.")
-    return exit_code if exit_code >= 0 else 128 - exit_code
+    end_everything(scratch)
+    os._exit(exit_code if exit_code >= 0 else 128 - exit_code)
 
 
 def end_everything(scratch: Path) -> None:
     """Kill every process below this one, and remove the scratch folder."""
     _become_subreaper()
     end_s = time.monotonic() + _KILLED_S
-    while left := psutil.Process().children(recursive=True):
-        if time.monotonic() > end_s:
-            numbers = ", ".join(str(process.pid) for process in left)
-            print_error(f"A process started here does not end ( {numbers}): it may hang in a driver.")
-            break
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < end_s:
         for process in left:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        time.sleep(_LOOK_S)
+        psutil.wait_procs(left, _SOON_S)
+    if left:
+        numbers = ", ".join(str(process.pid) for process in left)
+        print_error(f"A process started here does not end ( {numbers}): it may hang in a driver.")
     shutil.rmtree(scratch, ignore_errors=True)
 
 
@@ -224,7 +215,7 @@ class Reports:
 
     def offer(self, report: msgspec.Struct) -> None:
         """Send this unless nobody reads; returns soon."""
-        if self._lock.acquire(timeout=_LOOK_S):
+        if self._lock.acquire(timeout=_SOON_S):
             try:
                 if select.select([], [self._output], [], 0.0)[1]:
                     self._write(encode(report))
@@ -258,70 +249,62 @@ class Reports:
             raise UserError(_DISK.format(reason=error.strerror)) from None
 
 
-@dataclass(slots=True)
-class _Active:
-    """A run or job in progress; `idle_wait` is the wait before a run."""
-
-    cancelled: threading.Event = field(default_factory=threading.Event)
-    maker: RunMaker | None = None
-    idle_wait: IdleWait | None = None
-
-    def stop(self, reason: str) -> None:
-        self.cancelled.set()
-        if self.maker is not None:
-            self.maker.stop(reason)
-
-    def run_anyway(self) -> None:
-        if self.maker is not None and self.idle_wait is not None:
-            self.maker.run_anyway()
-            self.idle_wait.skip()
-
-
 class Server:
     """Follows orders: one run or job after the other, or telemetry.
 
     Thread: the one that reads orders; each run or job has another.
     """
 
-    def __init__(self, scratch: Path, reports: Reports, *, is_detached: bool) -> None:
-        self._scratch, self._reports, self._is_detached = scratch, reports, is_detached
-        self.feed = TelemetryFeed()
+    def __init__(self, scratch: Path, guard: int, *, is_detached: bool) -> None:
+        self._scratch, self._guard, self._is_detached = scratch, guard, is_detached
+        self._reports = Reports()
+        self._feed = TelemetryFeed()
         self._leases = Leases()
         self._idle_state = IdleState()
         self._wants_standby = self._tells_telemetry = self._is_over = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
-        self._active = _Active()
+        # Those of the latest run or job.
+        self._stop: Callable[[str], None] = lambda _: None
+        self._run_anyway: Callable[[], None] = lambda: None
         # The next run begins when the previous one has released its resources.
         self._one_at_a_time = threading.Lock()
 
-    def follow_all(self, guard: int) -> str:
-        """Follow orders until stdin closes, or a detached run is over; return "", or why they end earlier.
-
-        The file `guard` closes with the guard.
-        """
-        poll = select.poll()
-        poll.register(guard, 0)
-        if not self._is_detached:
-            poll.register(0, select.POLLIN)
+    def follow_all(self) -> str:
+        """Follow orders until stdin closes, or a detached run is over; return "", or why they end earlier."""
         unfinished, heard_s = b"", time.monotonic()
-        while not self._is_over:
-            left_s = _DETACHED_LOOK_S if self._is_detached else max(0.0, heard_s + LOST_S - time.monotonic())
-            ready = [file for file, _ in poll.poll(left_s * 1e3)]
-            if guard in ready:
-                return "the process that guards it was killed."
-            data = os.read(0, _READ_BYTES) if ready or self._is_detached else None
-            if data is None:
-                quiet = units.exactly(LOST_S, "s")
-                return f"it heard nothing for {quiet}, so the link is cut or the program that started it is suspended."
-            if not data and not self._is_detached:
-                return ""
-            *lines, unfinished = (unfinished + data).split(b"\n")
-            if len(unfinished) >= MOST_LINE_BYTES:
-                lines.append(unfinished)  # too long: decoding reports it
-            for line in lines:
-                self._follow(decode(_ORDERS, line, "an order"))
-            heard_s = time.monotonic()
+        try:
+            self._reports.say(host_hello())
+            while not self._is_over:
+                is_ready = select.select([0], [], [], _LOOK_S)[0]
+                if os.getppid() != self._guard:
+                    return "the process that guards it was killed."
+                if data := os.read(0, _READ_BYTES) if is_ready else b"":
+                    *lines, unfinished = (unfinished + data).split(b"\n")
+                    if len(unfinished) >= MOST_LINE_BYTES:
+                        lines.append(unfinished)  # too long: decoding reports it
+                    for line in lines:
+                        self._follow(decode(_ORDERS, line, "an order"))
+                    heard_s = time.monotonic()
+                elif self._is_detached:
+                    time.sleep(_LOOK_S)  # a file may grow
+                elif is_ready:
+                    return ""
+                elif time.monotonic() > heard_s + LOST_S:
+                    quiet = units.exactly(LOST_S, "s")
+                    cause = "so the link is cut or the program that started it is suspended"
+                    return f"it heard nothing for {quiet}, {cause}."
+        except ProtocolError as error:
+            return f"what it was told is {error}."
+        except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
+            return _reason(error)
+        finally:
+            # What ends now does so because this process does.
+            self._reports.end()
+            self._feed.close()
         return ""
+
+    def terminate(self, _number: int, _frame: FrameType | None) -> None:
+        self._stop(_TERMINATED)
 
     def _follow(self, order: Order) -> None:
         match order:
@@ -330,64 +313,43 @@ class Server:
             case Piece(name=name):
                 add_piece(self._scratch / Path(name).name, order)
             case RunOrder():
-                self._begin(self._run, order)
-            case JobOrder():
-                self._begin(self._do_job, order)
+                self._prepare_run(order)
+            case JobOrder(request=request):
+                cancelled = threading.Event()
+                self._stop = lambda _: cancelled.set()
+                self._begin(partial(self._do_job, request, cancelled))
             case DetachedOrder():
-                self._begin(self._serve_detached, order)
-            case SetRate() if not self._tells_telemetry:
-                self._tells_telemetry = True
-                self._begin(self._tell_telemetry, order)
+                self._begin(partial(self._serve_detached, order))
             case SetRate(hz=hz):
-                self.feed.set_rate(hz)
+                self._feed.set_rate(hz)
+                if not self._tells_telemetry:
+                    self._tells_telemetry = True
+                    self._begin(self._tell_telemetry)
             case Stop(reason=reason):
-                self._active.stop(reason)
+                self._stop(reason)
             case RunAnyway():
-                self._active.run_anyway()
+                self._run_anyway()
 
-    def terminate(self, _number: int, _frame: FrameType | None) -> None:
-        self._active.stop(_TERMINATED)
+    def _begin(self, work: Callable[[], None]) -> None:
+        """Execute a slow order in another thread, and report why it failed."""
 
-    def _begin(self, work: Callable[[Ordered, _Active], None], order: Ordered) -> None:
-        """Execute a slow order in another thread."""
-        self._active = _Active()
+        def answer() -> None:
+            try:
+                with self._one_at_a_time:
+                    work()
+            except Exception as error:  # noqa: BLE001 - the edge of the process: the program elsewhere is told, also of a bug
+                reason = _reason(error)
+                kind = next((kind for kind, error_type in FAILURES.items() if isinstance(error, error_type)), "error")
+                refused = Refused(kind=kind, reason=reason)
+                self._reports.say(Waiting(time.monotonic_ns(), reason) if self._is_detached else refused)
+            self._is_over = self._is_detached
+
         # On Linux a worker dies with the thread that started it; this one lasts long enough.
-        threading.Thread(target=self._answer, args=(partial(work, order, self._active),), daemon=True).start()
+        threading.Thread(target=answer, daemon=True).start()
 
-    def _answer(self, work: Callable[[], None]) -> None:
-        """Execute an order, and report why it failed."""
-        try:
-            with self._one_at_a_time:
-                work()
-        except Exception as error:  # noqa: BLE001 - the edge of the process: the program elsewhere is told, also of a bug
-            refused = Refused(reason=str(error))
-            if isinstance(error, TimeoutError):
-                refused = Refused(kind="cancelled", reason="It was stopped.")
-            elif isinstance(error, JobError):
-                kind = "job crashed" if isinstance(error, JobCrashedError) else "job error"
-                refused = Refused(kind=kind, reason=str(error))  # type: ignore[arg-type]
-            elif not isinstance(error, UserError | OSError):
-                traceback.print_exc()
-                refused = Refused(reason=bug_message(error))
-            self._reports.say(Waiting(time.monotonic_ns(), refused.reason) if self._is_detached else refused)
-        self._is_over = self._is_detached
-
-    def _run(self, order: RunOrder, active: _Active) -> None:
-        start, source, weights = order.start, order.start.source, self._scratch / WEIGHTS
-        weights.unlink(missing_ok=True)
-        if source is not None and source.command is not None:
-            source = place_tree(source, self._scratch / TREE)
-            if source is None:
-                self._reports.say(TreeWanted())
-                return
-        require(order_grants(start), typed)
-        start = msgspec.structs.replace(
-            start, source=source, weights_path=None if start.weights_path is None else str(weights)
-        )
-        self._wants_standby = order.standby
-        self.feed.set_rate(order.hz)
-        self.feed.start()
-        start_ns = time.monotonic_ns()
+    def _prepare_run(self, order: RunOrder) -> None:
+        """Begin a run, which can be stopped from now on."""
+        start_ns, weights = time.monotonic_ns(), self._scratch / WEIGHTS
 
         def now() -> ClockAnchor:
             """Return this machine's time, with the ordering machine's wall clock."""
@@ -400,31 +362,48 @@ class Server:
                     self._reports.say(piece)
             (self._reports.record if self._is_detached else self._reports.say)(event)
 
-        host = Host(telemetry=self.feed, launcher=self._launcher, leases=self._leases, now=now)
-        with closing(IdleWait(host, IdleLimits.of_plan(order.idle_wait_s), self._idle_state)) as idle_wait:
+        def prepare(lease: Lease) -> Mapping[str, str]:
+            return {} if order.idle_wait_s is None else _wait_until_idle(idle_wait, lease, maker)
 
-            def prepare(lease: Lease) -> Mapping[str, str]:
-                if order.idle_wait_s is None:
-                    return {}
-                return _wait_until_idle(idle_wait, lease, host, emit, lambda: not active.cancelled.is_set())
+        def run_anyway() -> None:
+            maker.run_anyway()
+            idle_wait.skip()
 
-            active.maker = RunMaker(msgspec.structs.replace(order, start=start), host, emit, prepare=prepare)
-            active.idle_wait = idle_wait
-            if active.cancelled.is_set():
-                active.maker.stop()
-            active.maker.run()
+        host = Host(telemetry=self._feed, launcher=self._launcher, leases=self._leases, now=now)
+        idle_wait = IdleWait(host, IdleLimits.of_plan(order.idle_wait_s), self._idle_state)
+        maker = RunMaker(order, host, emit, prepare=prepare)
+        self._stop, self._run_anyway = maker.stop, run_anyway
+        self._begin(partial(self._run, maker, idle_wait, weights))
 
-    def _do_job(self, order: JobOrder, active: _Active) -> None:
-        require(order_grants(order.request), typed)
-        fields = [name for name in (*READ_FILES, WRITTEN_FILE) if getattr(order.request, name, None)]
-        request = msgspec.structs.replace(order.request, **{name: str(self._scratch / name) for name in fields})
+    def _run(self, maker: RunMaker, idle_wait: IdleWait, weights: Path) -> None:
+        weights.unlink(missing_ok=True)
+        start, source = maker.order.start, maker.order.start.source
+        with closing(idle_wait):
+            if source is not None and source.command is not None:
+                source = place_tree(source, self._scratch / TREE)
+                if source is None:
+                    self._reports.say(TreeWanted())
+                    return
+            saved = None if start.weights_path is None else str(weights)
+            start = msgspec.structs.replace(start, source=source, weights_path=saved)
+            require(order_grants(start), typed)
+            maker.order = msgspec.structs.replace(maker.order, start=start)
+            self._wants_standby = maker.order.standby
+            self._feed.set_rate(maker.order.hz)
+            self._feed.start()
+            maker.run()
+
+    def _do_job(self, ordered: JobRequest, cancelled: threading.Event) -> None:
+        require(order_grants(ordered), typed)
+        fields = [name for name in (*READ_FILES, WRITTEN_FILE) if getattr(ordered, name, None)]
+        request = msgspec.structs.replace(ordered, **{name: str(self._scratch / name) for name in fields})
         devices = getattr(request, "gpu_uuids", ()) or (CPU,)
-        lease = self._leases.wait(devices, len(devices), on_wait=lambda: None, wait_for_stop=active.cancelled.wait)
+        lease = self._leases.wait(devices, len(devices), on_wait=lambda: None, wait_for_stop=cancelled.wait)
         if lease is None:
             raise TimeoutError
         try:
             # The remote program knows which result it waits for.
-            result = run_job(request, cast(type[JobResult], JobResult), active.cancelled.is_set)
+            result = run_job(request, cast(type[JobResult], JobResult), cancelled.is_set)
         finally:
             lease.release()
         if WRITTEN_FILE in fields:
@@ -432,19 +411,18 @@ class Server:
                 self._reports.say(piece)
         self._reports.say(JobDone(result))
 
-    def _tell_telemetry(self, order: SetRate, _active: _Active) -> None:
+    def _tell_telemetry(self) -> None:
         """Send all telemetry from now on, the inventory first; raises `UserError` if there never is one."""
 
         def tell(message: SamplerMessage) -> None:
             is_reading = isinstance(message, Sample | SlowSample | Processes)
             (self._reports.offer if is_reading else self._reports.say)(message)
 
-        self.feed.set_rate(order.hz)
-        self.feed.start()
-        self.feed.subscribe(tell)
-        self.feed.wait_inventory(timeout_s=None)
+        self._feed.start()
+        self._feed.subscribe(tell)
+        self._feed.wait_inventory(timeout_s=None)
 
-    def _serve_detached(self, order: DetachedOrder, _active: _Active) -> None:
+    def _serve_detached(self, order: DetachedOrder) -> None:
         match order.action:
             case "list":
                 self._reports.say(list_runs())
@@ -459,48 +437,46 @@ class Server:
         self._reports.say(Drained())
 
 
-def _wait_until_idle(
-    idle_wait: IdleWait, lease: Lease, host: Host, emit: Callable[[RunEvent], None], may_begin: Callable[[], bool]
-) -> Mapping[str, str]:
+def _wait_until_idle(idle_wait: IdleWait, lease: Lease, maker: RunMaker) -> Mapping[str, str]:
     """Wait before a run, and report what for; return its environment's facts about that."""
     noted = ""
 
-    def go_on(status: WaitStatus) -> bool:
+    def note(reason: str) -> None:
         nonlocal noted
-        if status.reason != noted and status.waited_s > _QUIET_S:
-            noted = status.reason
-            limit = units.with_unit(status.limit_s, "s")
-            emit(Waiting(host.now().t_ns, f"Waiting for an idle machine: {noted} ({limit} at most)."))
-        return may_begin()
+        noted = reason
+        maker.emit(Waiting(time.monotonic_ns(), reason))
+
+    def go_on(status: WaitStatus) -> bool:
+        limit = units.with_unit(status.limit_s, "s")
+        reason = f"Waiting for an idle machine: {status.reason} ({limit} at most)."
+        if reason != noted and status.waited_s > _QUIET_S:
+            note(reason)
+        return maker.may_begin
 
     facts = idle_wait.wait(lease.devices, go_on)
     if noted:
-        emit(Waiting(host.now().t_ns, ""))
+        note("")
     return facts
 
 
-def serve(*, is_detached: bool) -> int:
-    """Follow orders until the remote program has ended, or a detached run, and end everything; never returns."""
+def _reason(error: Exception) -> str:
+    if isinstance(error, UserError | OSError):
+        return str(error)
+    traceback.print_exc()
+    return bug_message(error)
+
+
+def serve(*, is_detached: bool) -> NoReturn:
+    """Follow orders until the remote program has ended, or a detached run, and end everything."""
     if is_detached:
         fcntl.flock(1, fcntl.LOCK_EX)  # until this program and its guard have ended
     scratch, guard = start_guard()
-    reports = Reports()
+    server = Server(scratch, guard, is_detached=is_detached)
     configure_child()
     logging.getLogger("variantscope").addHandler(logging.NullHandler())
-    server = Server(scratch, reports, is_detached=is_detached)
     if is_detached:
         signal.signal(signal.SIGTERM, server.terminate)
-    try:
-        reports.say(host_hello())
-        complaint = server.follow_all(guard)
-    except ProtocolError as error:
-        complaint = f"what it was told is {error}."
-    except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
-        traceback.print_exc()
-        complaint = str(error) if isinstance(error, UserError) else bug_message(error)
-    reports.end()
-    server.feed.close()
-    if complaint:
+    if complaint := server.follow_all():
         print_error(f"The program on {platform.node()} ends: {complaint}")
     end_everything(scratch)
     os._exit(1 if complaint else 0)

@@ -388,9 +388,8 @@ def test_a_run_that_was_stopped_before_it_began_ends_at_once_though_the_host_is_
     monkeypatch.setattr("app.hosts.remote.Start", lying("ordered = True"))
     with going(spec, services_on(here, tmp_path)) as run:
         end_s = time.monotonic() + LIMIT_S
-        while not here._runners and time.monotonic() < end_s:
+        while not (here._runners and here._runners[0].hello) and time.monotonic() < end_s:
             threading.Event().wait(0.01)
-        runner_of(here).wait_hello()
         began_s = time.monotonic()
         run.session.stop()
         outcome = run.result()
