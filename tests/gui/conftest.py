@@ -18,7 +18,7 @@ from app.gui.window_state import FILE_PROPERTY, remember_windows
 from app.hosts.book import FILE_VARIABLE
 from tests.gui.actions import RecordedActions
 from tests.gui.history_page import HistoryPage
-from tests.gui.windows import READ_LIMIT_MS, window_on
+from tests.gui.windows import LIMIT_MS, window_on
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -48,9 +48,9 @@ def no_hosts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 @pytest.fixture
 def qtbot(qtbot: QtBot) -> QtBot:
-    """Wait as long as a busy machine may need, unless a test sets a limit."""
+    """Wait as long as a busy machine may need."""
     for wait in (qtbot.waitUntil, qtbot.waitSignal, qtbot.waitActive, qtbot.waitExposed):
-        setattr(qtbot, wait.__name__, partial(wait, timeout=READ_LIMIT_MS))
+        setattr(qtbot, wait.__name__, partial(wait, timeout=LIMIT_MS))
     return qtbot
 
 

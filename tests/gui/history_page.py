@@ -21,7 +21,6 @@ from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.gui.texts import displayed_text
 
-LIMIT_MS = 120_000
 TITLES = [column.title for column in COLUMNS]
 
 Dialog = TypeVar("Dialog", bound=QDialog)
@@ -53,7 +52,7 @@ class HistoryPage(Screen[HistoryView]):
         self.controller.refresh()
 
     def refresh(self) -> None:
-        with self.qtbot.waitSignal(self.view.table.chosen_changed, timeout=LIMIT_MS):
+        with self.qtbot.waitSignal(self.view.table.chosen_changed):
             self.controller.refresh()
 
     def open(self, run: int) -> None:
@@ -62,18 +61,18 @@ class HistoryPage(Screen[HistoryView]):
 
     def wait_for_page(self, run: int) -> None:
         detail = self.view.detail
-        self.qtbot.waitUntil(lambda: self.view.shows_run and f"Run {run} ·" in displayed_text(detail), timeout=LIMIT_MS)
-        self.qtbot.waitUntil(lambda: not detail.panels.busy, timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: self.view.shows_run and f"Run {run} ·" in displayed_text(detail))
+        self.qtbot.waitUntil(lambda: not detail.panels.busy)
 
     def column(self, title: str) -> list[str]:
         return [str(self.model.index(row, TITLES.index(title)).data()).strip() for row in range(self.model.rowCount())]
 
     def wait_for(self, title: str, *texts: str) -> None:
         """Until a column says just this: what is asked for is read on another thread."""
-        self.qtbot.waitUntil(lambda: self.column(title) == list(texts), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: self.column(title) == list(texts))
 
     def sort(self, title: str) -> None:
-        with self.qtbot.waitSignal(self.view.table.chosen_changed, timeout=LIMIT_MS):
+        with self.qtbot.waitSignal(self.view.table.chosen_changed):
             self.view.table.horizontalHeader().sectionClicked.emit(TITLES.index(title))
 
     def choose(self, *runs: int) -> None:
@@ -94,7 +93,7 @@ class HistoryPage(Screen[HistoryView]):
 
     def _activate(self) -> None:
         """Keys act in the window that is active; one that just had a dialog, or was just shown, may not be yet."""
-        with self.qtbot.waitActive(self.view, timeout=LIMIT_MS):
+        with self.qtbot.waitActive(self.view):
             self.view.activateWindow()
 
     def search(self, text: str) -> None:
@@ -121,7 +120,7 @@ class HistoryPage(Screen[HistoryView]):
             below = [head.child(n) for head in heads for n in range(head.childCount())]
             return [each for each in below if each is not None and label in each.text(0)]
 
-        self.qtbot.waitUntil(lambda: bool(values()), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: bool(values()))
         (value,) = values()
         is_off = value.checkState(0) == Qt.CheckState.Unchecked
         value.setCheckState(0, Qt.CheckState.Checked if is_off else Qt.CheckState.Unchecked)
@@ -136,9 +135,8 @@ class HistoryPage(Screen[HistoryView]):
         return next(action for action in menu.actions() if action.text().replace("&", "").startswith(label))
 
     def dialog(self, kind: type[Dialog]) -> Dialog:
-        self.qtbot.waitUntil(lambda: self.view.findChild(kind) is not None, timeout=LIMIT_MS)
-        found = self.view.findChild(kind)
-        assert isinstance(found, kind)
+        self.qtbot.waitUntil(lambda: self.view.findChild(kind) is not None)
+        (found,) = self.view.findChildren(kind)
         return found
 
     def store(self) -> Store:

@@ -23,7 +23,7 @@ from app.values.plan import Plan
 from tests.fakes.attacker import Attacker
 from tests.gui.shell.test_drops import Drag
 from tests.gui.texts import displayed_text
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, press, window_on
+from tests.gui.windows import choose, click_run, press, window_on
 from workloads.catalog import Machine, complete
 
 ALLOW, REFUSE = "Allow", "Do not allow"
@@ -43,15 +43,14 @@ def attacker(tmp_path: Path) -> Attacker:
 
 
 def question(qtbot: QtBot, workbench: Workbench) -> str:
-    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None, timeout=READ_LIMIT_MS)
-    box = workbench.window.findChild(QMessageBox)
-    assert isinstance(box, QMessageBox)
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None)
+    (box,) = workbench.window.findChildren(QMessageBox)
     return f"{box.text()} {box.informativeText()}"
 
 
 def answer(qtbot: QtBot, workbench: Workbench, label: str) -> None:
     press(workbench, label)
-    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is None, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is None)
 
 
 def queue_view(workbench: Workbench) -> QueueView:
@@ -60,7 +59,7 @@ def queue_view(workbench: Workbench) -> QueueView:
 
 def offered(qtbot: QtBot, workbench: Workbench) -> str:
     workbench.queue.check_entries()
-    qtbot.waitUntil(lambda: bool(displayed_text(queue_view(workbench).offer_banner)), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(displayed_text(queue_view(workbench).offer_banner)))
     return displayed_text(queue_view(workbench).offer_banner)
 
 
@@ -73,15 +72,15 @@ def test_resume_of_an_imported_entry_shows_its_python_and_asks(
     queue_view(workbench).answered.emit("go on")
     assert f"run {attacker.python} as Python" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.queue.running)
     assert not attacker.marker.exists()
     assert "nobody has allowed" in workbench.form.messages.error
     assert read_grants() == ()
     workbench.queue.pause_or_resume(1, "go on")
     question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
-    qtbot.waitUntil(attacker.marker.exists, timeout=RUN_LIMIT_MS)
-    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(attacker.marker.exists)
+    qtbot.waitUntil(lambda: not workbench.queue.running)
 
 
 def test_an_imported_entry_s_host_is_connected_to_after_a_yes_alone(
@@ -93,7 +92,7 @@ def test_an_imported_entry_s_host_is_connected_to_after_a_yes_alone(
     queue_view(workbench).answered.emit("go on")
     assert f"connect to sh:?python={attacker.python}" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.queue.running)
     assert not attacker.marker.exists()
 
 
@@ -105,8 +104,8 @@ def test_resume_of_several_leaves_out_what_was_imported(qtbot: QtBot, workbench:
         add_plan(store, Plan(name="mine", variants=tuple(mine), repeats=1))
     assert "1 of them comes from another database" in offered(qtbot, workbench)
     queue_view(workbench).answered.emit("go on")
-    qtbot.waitUntil(lambda: states(workbench) == ["paused"], timeout=RUN_LIMIT_MS)
-    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: states(workbench) == ["paused"])
+    qtbot.waitUntil(lambda: not workbench.queue.running)
 
 
 def states(workbench: Workbench) -> list[str]:
@@ -119,21 +118,21 @@ def test_a_dropped_file_is_run_after_a_yes_alone(qtbot: QtBot, workbench: Workbe
     drag.drop()
     assert f"run the code of {attacker.module} (SHA-256 " in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: "nobody has allowed" in workbench.run_view.form.custom_label.text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "nobody has allowed" in workbench.run_view.form.custom_label.text())
     attacker.module.write_text(attacker.module.read_text() + "# changed\n")
     changed = read_source(attacker.module).sha256
-    qtbot.waitUntil(lambda: changed in workbench.run_view.form.custom_label.text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: changed in workbench.run_view.form.custom_label.text())
     assert not attacker.marker.exists()
     workbench.custom_workloads.open_dropped(attacker.module)
     question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
-    qtbot.waitUntil(attacker.marker.exists, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(attacker.marker.exists)
 
 
 def test_a_dropped_preset_is_listed_and_its_start_asks(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
     file = attacker.preset()
     Drag(workbench, file).drop()
-    qtbot.waitUntil(lambda: "list the preset" in workbench.undo.undo_name, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "list the preset" in workbench.undo.undo_name)
     assert not attacker.marker.exists()
     presets = workbench.run_view.gallery
     presets.start_requested.emit(str(file))
@@ -143,7 +142,7 @@ def test_a_dropped_preset_is_listed_and_its_start_asks(qtbot: QtBot, workbench: 
     presets.start_requested.emit(str(file))
     question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
-    qtbot.waitUntil(attacker.marker.exists, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(attacker.marker.exists)
 
 
 def test_a_database_s_own_files_are_not_run_when_a_window_opens_on_it(
@@ -152,7 +151,7 @@ def test_a_database_s_own_files_are_not_run_when_a_window_opens_on_it(
     attacker.custom_specs()
     save_setting(attacker.database, CUSTOM_WORKLOADS, [str(attacker.module)])
     with window_on(qtbot, attacker.database, theme) as opened:
-        qtbot.waitUntil(lambda: "nobody has allowed" in opened.run_view.form.custom_label.text(), timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: "nobody has allowed" in opened.run_view.form.custom_label.text())
     assert not attacker.marker.exists()
 
 
@@ -162,13 +161,13 @@ def test_run_again_asks_where_the_field_was_not_typed(qtbot: QtBot, workbench: W
     click_run(workbench.run_view.form)
     assert f"run {attacker.python} as Python" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.run.running)
     assert not attacker.marker.exists()
     choose(workbench, interpreter="")
     choose(workbench, interpreter=str(attacker.python))
     click_run(workbench.run_view.form)
-    qtbot.waitUntil(attacker.marker.exists, timeout=RUN_LIMIT_MS)
-    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(attacker.marker.exists)
+    qtbot.waitUntil(lambda: not workbench.run.running)
 
 
 def in_another_workload(workbench: Workbench, own: Path) -> None:
@@ -197,13 +196,13 @@ def test_a_python_that_is_typed_allows_no_other(
     workbench.form.fill(spec)
     type_another(workbench, tmp_path / "own" / "bin" / "python")
     chosen = (str(attacker.python),)
-    qtbot.waitUntil(lambda: workbench.form.form.selection.chosen["interpreter"] == chosen, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.form.form.selection.chosen["interpreter"] == chosen)
     # Undo changes the choices on another thread; the button follows once the window has shown them.
-    qtbot.waitUntil(workbench.run_view.form.run_button.isEnabled, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(workbench.run_view.form.run_button.isEnabled)
     click_run(workbench.run_view.form)
     assert f"run {attacker.python} as Python" in question(qtbot, workbench)
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.run.running)
     assert not attacker.marker.exists()
 
 
@@ -213,11 +212,10 @@ def test_no_letter_answers_the_question(qtbot: QtBot, workbench: Workbench, atta
     workbench.form.fill(spec)
     click_run(workbench.run_view.form)
     question(qtbot, workbench)
-    box = workbench.window.findChild(QMessageBox)
-    assert isinstance(box, QMessageBox)
+    (box,) = workbench.window.findChildren(QMessageBox)
     assert [button.shortcut().toString() for button in box.buttons()] == ["", ""]
     answer(qtbot, workbench, REFUSE)
-    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.run.running)
 
 
 def test_a_window_that_quits_answers_no(qtbot: QtBot, workbench: Workbench, attacker: Attacker) -> None:
@@ -226,5 +224,5 @@ def test_a_window_that_quits_answers_no(qtbot: QtBot, workbench: Workbench, atta
     click_run(workbench.run_view.form)
     question(qtbot, workbench)
     workbench.quit()
-    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.run.running)
     assert not attacker.marker.exists()

@@ -19,7 +19,7 @@ from app.gui.widgets.text_widths import Face
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from app.viewmodels.format.naming import experiment_name, path_name, shared_settings, short_name, variant_names
 from tests.fakes.hostile import HOSTILE, MARKUP, make_hostile_library
-from tests.gui.windows import READ_LIMIT_MS, window_on
+from tests.gui.windows import window_on
 from workloads.protocol import RunSpec
 
 _CELLS = 200
@@ -78,27 +78,25 @@ def test_names_in_a_library_are_no_markup_on_any_screen(qtbot: QtBot, hostile: W
     window = hostile.window
     for page in (RUN, MONITOR, HISTORY):
         window.show_page(page)
-    history = window.findChild(HistoryView)
-    assert isinstance(history, HistoryView)
-    qtbot.waitUntil(lambda: history.table.model().rowCount() > 3, timeout=READ_LIMIT_MS)
+    (history,) = window.findChildren(HistoryView)
+    qtbot.waitUntil(lambda: history.table.model().rowCount() > 3)
     assert MARKUP in text_in(history)
     assert [*markup_in(window), *commands_in(window)] == []
     hostile.actions.open_run(4)
-    qtbot.waitUntil(lambda: history.shows_run and text_in(history).count(MARKUP) > 10, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: history.shows_run and text_in(history).count(MARKUP) > 10)
     assert [*markup_in(window), *commands_in(window)] == []
     window.show_page(COMPARE)
-    compare = window.findChild(CompareView)
-    assert isinstance(compare, CompareView)
-    qtbot.waitUntil(lambda: MARKUP in text_in(compare), timeout=READ_LIMIT_MS)
+    (compare,) = window.findChildren(CompareView)
+    qtbot.waitUntil(lambda: MARKUP in text_in(compare))
     assert [*markup_in(window), *commands_in(window)] == []
     hostile.actions.compare([1, 2, 3])
-    qtbot.waitUntil(lambda: compare.table.model().rowCount() == 3, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: compare.table.model().rowCount() == 3)
     assert MARKUP in text_in(compare)
     assert [*markup_in(window), *commands_in(window)] == []
     queue = hostile.run_view.queue_view()
-    qtbot.waitUntil(lambda: MARKUP in text_in(queue), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: MARKUP in text_in(queue))
     hostile.actions.run_again(1)
-    qtbot.waitUntil(lambda: MARKUP in text_in(hostile.run_view.form), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: MARKUP in text_in(hostile.run_view.form))
     assert [*markup_in(window), *commands_in(window)] == []
 
 

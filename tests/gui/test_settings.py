@@ -26,8 +26,6 @@ from tests.fakes.runs import begin
 from tests.gui.screens import muted_colours, visible_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-LIMIT_MS = 120_000
-
 
 class Opened:
     """The Settings of a window on a database with one run, more than a year old or nearly so."""
@@ -43,7 +41,7 @@ class Opened:
         standby = StoredChoice(store, STANDBY, {AUTOMATIC: "Automatic"}, AUTOMATIC)
         self.dialog = SettingsDialog(self.window, theme, store, self.feed, notice, standby, self.switched.append)
         self.dialog.show_current(busy=False)
-        qtbot.waitUntil(self.dialog.retention_box.isEnabled, timeout=LIMIT_MS)
+        qtbot.waitUntil(self.dialog.retention_box.isEnabled)
 
     @staticmethod
     def _fail(error: UserError) -> None:
@@ -77,13 +75,12 @@ def take(box: ChoiceBox, key: object) -> None:
 
 def answer(qtbot: QtBot, dialog: SettingsDialog, button: str) -> str:
     """Press a button of the question and return what was asked."""
-    qtbot.waitUntil(lambda: dialog.findChild(QMessageBox) is not None, timeout=LIMIT_MS)
-    box = dialog.findChild(QMessageBox)
-    assert isinstance(box, QMessageBox)
+    qtbot.waitUntil(lambda: dialog.findChild(QMessageBox) is not None)
+    (box,) = dialog.findChildren(QMessageBox)
     question = f"{box.text()} {box.informativeText()}"
     made = next(b for b in box.findChildren(QPushButton) if b.text() == button)
     QTest.mouseClick(made, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: dialog.findChild(QMessageBox) is None, timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: dialog.findChild(QMessageBox) is None)
     return question
 
 
@@ -174,9 +171,9 @@ def test_a_price_and_an_intensity_are_stored_and_seen_again(
         box.selectAll()
         QTest.keyClicks(box, text)
         QTest.keyClick(box, Qt.Key.Key_Tab)
-    qtbot.waitUntil(lambda: load_energy_rates(database_path) == (0.36, 400.0), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: load_energy_rates(database_path) == (0.36, 400.0))
     again = open_settings().dialog
-    qtbot.waitUntil(lambda: again.price_line.text() == "0.36", timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: again.price_line.text() == "0.36")
     assert again.carbon_line.text() == "400"
     again.price_line.setText("dear")
     again.price_line.editingFinished.emit()
@@ -200,12 +197,12 @@ def test_agreed_samples_are_deleted_and_the_setting_stays(qtbot: QtBot, opened: 
     box = opened.dialog.retention_box
     take(box, 7)
     answer(qtbot, opened.dialog, "&Delete")
-    qtbot.waitUntil(lambda: "given back in" in visible_text(opened.dialog), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "given back in" in visible_text(opened.dialog))
     assert retention.load_days(database_path) == 7
     assert retention.pruned_utc_ns(database_path, 1) is not None
     assert box.currentText() == "Keep samples of the last 7 days"
     take(box, None)
-    qtbot.waitUntil(lambda: retention.load_days(database_path) is None, timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: retention.load_days(database_path) is None)
 
 
 def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
@@ -215,7 +212,7 @@ def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
         begin(store, uid="uid-2")
     take(opened.dialog.retention_box, 7)
     answer(qtbot, opened.dialog, "&Delete")
-    qtbot.waitUntil(lambda: "Run 2 is in progress" in visible_text(opened.dialog), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "Run 2 is in progress" in visible_text(opened.dialog))
     assert opened.dialog.retention_box.currentText() == "Keep all samples"
     assert retention.pruned_utc_ns(database_path, 1) is None
 
@@ -229,6 +226,6 @@ def test_opening_the_window_deletes_what_is_older_than_the_setting(
     workbench = Workbench(database_path, theme)
     qtbot.addWidget(workbench.window)
     workbench.start()
-    qtbot.waitUntil(lambda: retention.pruned_utc_ns(database_path, 1) is not None, timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: retention.pruned_utc_ns(database_path, 1) is not None)
     workbench.quit()
     workbench.close()

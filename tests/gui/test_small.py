@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.gui.app import Workbench
 from app.gui.widgets.basic import ElidedLabel
 from app.gui.window import MainWindow
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, wait_for_status
+from tests.gui.windows import choose, click_run, wait_for_status
 from tests.pictures import settle
 
 SMALL, DOUBLED = (1024, 700), (640, 400)
@@ -86,8 +86,8 @@ def test_a_narrow_window_has_the_form_above_the_plots_and_scrolls_to_what_begins
     qtbot.waitUntil(lambda: in_sight(workbench, view.gallery))
     choose(workbench)
     click_run(view.form)
-    qtbot.waitUntil(lambda: in_sight(workbench, view.live), timeout=READ_LIMIT_MS)
-    qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: in_sight(workbench, view.live))
+    qtbot.waitUntil(lambda: not workbench.run.running)
     workbench.window.resize(*SMALL)
     qtbot.waitUntil(lambda: view.live.mapTo(view, QPoint()).y() == 0)
     assert view.form.width() < view.live.width()
@@ -105,7 +105,7 @@ def test_the_plots_of_a_run_that_was_stopped_fit_a_small_screen(qtbot: QtBot, wo
     wait_for_status(qtbot, workbench, "Stopped")
     room = live.stack.parentWidget()
     assert isinstance(room, QWidget)
-    qtbot.waitUntil(lambda: len(live.stack.visible_plots) > 3 and live.badge.isVisible(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: len(live.stack.visible_plots) > 3 and live.badge.isVisible())
     qtbot.waitUntil(lambda: live.stack.height() == room.height())
 
 

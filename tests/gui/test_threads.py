@@ -17,10 +17,9 @@ from app.errors import UserError
 from app.gui.threads import Background, Bridge, BridgeSink, CancellableJob, GuiGarbageCollector, JobControl, close_jobs
 from app.storage.database import read_only_error
 from app.values.samples import LogLine, Waiting
+from tests.gui.windows import LIMIT_MS
 from tests.unit.viewmodels.events import GPU_INVENTORY, ns, samples, started
 from workloads.catalog import UsageError
-
-LIMIT_MS = 120_000
 
 
 def fail_with(error: Exception) -> None:
@@ -37,7 +36,7 @@ def test_errors_of_a_database_name_no_command_in_the_window(
     path, failures = tmp_path / "shared.db", list[UserError]()
     assert "`import`" in str(read_only_error(path))
     background.run(lambda: fail_with(read_only_error(path)), unexpected, failures.append)
-    qtbot.waitUntil(lambda: bool(failures), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(failures))
     assert [str(error) for error in failures] == [
         f"{path} is read-only; make it writable, or choose another file in Settings and drop this one on the window."
     ]
@@ -48,7 +47,7 @@ def test_work_is_done_elsewhere_and_its_result_comes_here(qtbot: QtBot, backgrou
     background.run(
         threading.current_thread, lambda worker: seen.append((worker, threading.current_thread())), unexpected
     )
-    qtbot.waitUntil(lambda: bool(seen), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(seen))
     ((worker, here),) = seen
     assert here is threading.main_thread()
     assert worker is not here
@@ -57,14 +56,14 @@ def test_work_is_done_elsewhere_and_its_result_comes_here(qtbot: QtBot, backgrou
 def test_an_error_of_the_users_world_is_handed_over(qtbot: QtBot, background: Background) -> None:
     errors: list[UserError] = []
     background.run(lambda: fail_with(UserError("The disk is full.")), unexpected, errors.append)
-    qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(errors))
     assert str(errors[0]) == "The disk is full."
 
 
 def test_so_is_wrong_use(qtbot: QtBot, background: Background) -> None:
     errors: list[UserError] = []
     background.run(lambda: fail_with(UsageError("There is no preset called 'x'.")), unexpected, errors.append)
-    qtbot.waitUntil(lambda: bool(errors), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(errors))
     assert [(type(error), str(error)) for error in errors] == [(UserError, "There is no preset called 'x'.")]
 
 
@@ -72,7 +71,7 @@ def test_a_bug_is_told_and_raised_on_the_gui_thread(qtbot: QtBot, background: Ba
     errors: list[UserError] = []
     with qtbot.capture_exceptions() as raised:
         background.run(lambda: fail_with(ZeroDivisionError("a bug")), unexpected, errors.append)
-        qtbot.waitUntil(lambda: bool(raised), timeout=LIMIT_MS)
+        qtbot.waitUntil(lambda: bool(raised))
     assert [kind for kind, *_ in raised] == [ZeroDivisionError]
     assert [str(error) for error in errors] == [
         "This is a bug in VariantScope (ZeroDivisionError: a bug); what is stored is kept. Please report it."
@@ -86,7 +85,7 @@ def test_nothing_is_delivered_after_closing(qtbot: QtBot) -> None:
     background.run(lambda: 1, unexpected, unexpected)
     seen: list[int] = []
     later.run(lambda: 2, seen.append, unexpected)
-    qtbot.waitUntil(lambda: seen == [2], timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: seen == [2])
     later.close()
 
 
@@ -111,7 +110,7 @@ def test_a_job_reports_on_the_gui_thread_before_it_ends(qtbot: QtBot) -> None:
     job.run(
         work, seen.append, unexpected, on_progress=lambda text: seen.append((text, threading.current_thread().name))
     )
-    qtbot.waitUntil(lambda: seen[-1:] == ["done"], timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: seen[-1:] == ["done"])
     assert seen == [("first", "MainThread"), ("second", "MainThread"), "done"]
     close_jobs(window)
 
@@ -121,10 +120,10 @@ def test_a_stopped_job_ends_and_the_next_one_is_not_stopped(qtbot: QtBot) -> Non
     qtbot.addWidget(window)
     job, reports, errors, seen = CancellableJob(window), list[int](), list[UserError](), list[str]()
     job.run(count_until_stopped, unexpected, errors.append, on_progress=reports.append)
-    qtbot.waitUntil(lambda: reports == [0], timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: reports == [0])
     job.stop()
     job.run(lambda control: str(control.stop.is_set()), seen.append, unexpected)
-    qtbot.waitUntil(lambda: seen == ["False"], timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: seen == ["False"])
     assert [str(error) for error in errors] == ["Stopped."]
     close_jobs(window)
 
@@ -135,7 +134,7 @@ def test_jobs_end_with_their_window_and_deliver_nothing_more(qtbot: QtBot) -> No
     first, second, reports = CancellableJob(window), CancellableJob(window), list[int]()
     first.run(count_until_stopped, unexpected, unexpected, on_progress=reports.append)
     second.run(count_until_stopped, unexpected, unexpected, on_progress=reports.append)
-    qtbot.waitUntil(lambda: reports == [0, 0], timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: reports == [0, 0])
     close_jobs(window)
     QCoreApplication.processEvents()
 

@@ -23,21 +23,12 @@ from app.storage.store import Store
 from tests.fakes.sessions import kill_sampler
 from tests.gui.screens import muted_colours
 from tests.gui.texts import displayed_text
-from tests.gui.windows import (
-    READ_LIMIT_MS,
-    RUN_LIMIT_MS,
-    choose,
-    click_run,
-    press,
-    wait_for_outcomes,
-    wait_for_status,
-    window_on,
-)
+from tests.gui.windows import choose, click_run, press, wait_for_outcomes, wait_for_status, window_on
 
 
 def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench)
-    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(workbench.run.ended):
         click_run(workbench.run_view.form)
         assert workbench.run.running
     view = workbench.run_view.live
@@ -86,36 +77,34 @@ def test_two_runs_are_found_in_the_history_and_overlaid_in_compare(qtbot: QtBot,
     choose(workbench)
     for step_ms in (5.0, 8.0):
         workbench.run_view.form.edited.emit("step_ms", (step_ms,))
-        with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        with qtbot.waitSignal(workbench.run.ended):
             click_run(workbench.run_view.form)
     workbench.window.show_page(HISTORY)
-    history = workbench.window.findChild(HistoryView)
-    assert isinstance(history, HistoryView)
-    qtbot.waitUntil(lambda: history.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
+    (history,) = workbench.window.findChildren(HistoryView)
+    qtbot.waitUntil(lambda: history.table.model().rowCount() == 2)
     history.table.check_all(checked=True)
     QTest.keyClick(history.table, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier)
-    compare = workbench.window.findChild(CompareView)
-    assert isinstance(compare, CompareView)
-    qtbot.waitUntil(lambda: compare.table.model().rowCount() == 2, timeout=READ_LIMIT_MS)
+    (compare,) = workbench.window.findChildren(CompareView)
+    qtbot.waitUntil(lambda: compare.table.model().rowCount() == 2)
     compare.tabs.open_tab("Curves")
     panels = compare.tabs.curves.panels
-    qtbot.waitUntil(lambda: bool(panels.visible_plots) and not panels.busy, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(panels.visible_plots) and not panels.busy)
     assert compare.isVisible()
     assert {len(plot.shown_keys()) for plot in panels.visible_plots} == {2}
     workbench.actions.open_run(1)
     assert history.isVisible()
-    qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: history.shows_run)
     workbench.run_view.form.edited.emit("step_ms", (99.0,))
     workbench.actions.run_again(2)
     assert workbench.run_view.isVisible()
-    qtbot.waitUntil(lambda: _field(workbench, "step_ms") == 8.0, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: _field(workbench, "step_ms") == 8.0)
     workbench.run_view.form.copy_button.clicked.emit()
     assert "step_ms=8" in QGuiApplication.clipboard().text()
 
 
 def test_a_failed_run_says_why_and_offers_its_log(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench, behaviour="fail")
-    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(workbench.run.ended):
         click_run(workbench.run_view.form)
     assert "Failed" in displayed_text(workbench.run_view.live)
     assert workbench.run_view.live.log_button.isVisible()
@@ -128,11 +117,11 @@ def test_the_keyboard_runs_stops_and_turns_pages(qtbot: QtBot, workbench: Workbe
     QTest.keyClick(window, Qt.Key.Key_R, Qt.KeyboardModifier.ControlModifier)
     assert workbench.run.running
     assert (form.run_button.text(), form.queue_button.isVisible()) == ("&Stop", True)
-    qtbot.waitUntil(lambda: "Measuring" in displayed_text(workbench.run_view.live), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Measuring" in displayed_text(workbench.run_view.live))
     for key, page in ((Qt.Key.Key_2, MONITOR), (Qt.Key.Key_3, HISTORY), (Qt.Key.Key_1, RUN)):
         with qtbot.waitSignal(window.page_shown, check_params_cb=lambda index, page=page: index == page):
             QTest.keyClick(window, key, Qt.KeyboardModifier.ControlModifier)
-    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(workbench.run.ended):
         QTest.keyClick(window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
     assert (form.run_button.text(), form.queue_button.isVisible()) == ("&Run", False)
     assert "Stopped" in displayed_text(workbench.run_view.live)
@@ -141,14 +130,14 @@ def test_the_keyboard_runs_stops_and_turns_pages(qtbot: QtBot, workbench: Workbe
 def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: Workbench) -> None:
     choose(workbench, seconds=600.0)
     click_run(workbench.run_view.form)
-    qtbot.waitUntil(lambda: "Measuring" in displayed_text(workbench.run_view.live), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "Measuring" in displayed_text(workbench.run_view.live))
     workbench.window.close()
     assert workbench.window.isVisible()
     press(workbench, "&Keep running")
     assert workbench.run.running
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is None)
     workbench.window.close()
-    with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(workbench.run.ended):
         press(workbench, "&Stop and close")
     qtbot.waitUntil(lambda: not workbench.window.isVisible())
     with Store.open(workbench.database) as store:
@@ -159,13 +148,11 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
 
 def test_the_monitor_of_a_host_alone_offers_the_reference_runs(qtbot: QtBot, workbench: Workbench) -> None:
     workbench.window.show_page(MONITOR)
-    monitor = workbench.window.findChild(MonitorView)
-    assert isinstance(monitor, MonitorView)
+    (monitor,) = workbench.window.findChildren(MonitorView)
     monitor.details.no_gpu.reference_button.click()
-    history = workbench.window.findChild(HistoryView)
-    assert isinstance(history, HistoryView)
+    (history,) = workbench.window.findChildren(HistoryView)
     assert history.isVisible()
-    qtbot.waitUntil(lambda: history.table.model().rowCount() > 100, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: history.table.model().rowCount() > 100)
 
 
 def test_closing_without_a_run_does_not_ask(workbench: Workbench) -> None:
@@ -203,14 +190,12 @@ def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: The
     qtbot.addWidget(workbench.window)
     workbench.start()
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None)
-    box = workbench.window.findChild(QMessageBox)
-    assert isinstance(box, QMessageBox)
+    (box,) = workbench.window.findChildren(QMessageBox)
     assert box.text() == f"{path} is not an SQLite database; choose another file."
     assert not [each for each in workbench.run_view.findChildren(QLabel) if "notes.db" in each.text()], "said once"
     press(workbench, "Choose &another file …")
     qtbot.waitUntil(lambda: workbench.window.findChild(QFileDialog) is not None)
-    file_dialog = workbench.window.findChild(QFileDialog)
-    assert isinstance(file_dialog, QFileDialog)
+    (file_dialog,) = workbench.window.findChildren(QFileDialog)
     file_dialog.reject()
     qtbot.waitUntil(lambda: any(each.isVisible() for each in workbench.window.findChildren(QMessageBox)))
     assert workbench.window.isVisible(), "asked again, not closed"
@@ -247,8 +232,7 @@ class Restyles(QObject):
 def test_a_switch_to_dark_colours_all_pages_and_lays_none_out(workbench: Workbench, theme: Theme) -> None:
     run, window = workbench.run_view, workbench.window
     window.show_page(MONITOR)
-    monitor = window.findChild(MonitorView)
-    assert isinstance(monitor, MonitorView)
+    (monitor,) = window.findChildren(MonitorView)
     restyles = Restyles([*monitor.findChildren(QWidget), *run.findChildren(QWidget)])
     theme.apply(Qt.ColorScheme.Dark)
     assert muted_colours(monitor) == muted_colours(run) == {DARK.muted}
@@ -266,9 +250,9 @@ def test_when_the_sampler_is_given_up_the_window_says_so_and_runs_nothing(
     def said() -> dict[str, str]:
         return {label.text(): label.toolTip() for label in workbench.window.findChildren(QLabel)}
 
-    qtbot.waitUntil(lambda: said().get("This machine: No telemetry") == plain_tooltip(words), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: said().get("This machine: No telemetry") == plain_tooltip(words))
     click_run(workbench.run_view.form)
-    qtbot.waitUntil(lambda: words in said(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: words in said())
     with Store.open(workbench.database) as store:
         assert store.list_runs() == []
 

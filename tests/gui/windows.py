@@ -21,8 +21,7 @@ from app.storage.store import Store
 from app.viewmodels.format.cells import OUTCOMES
 from tests.gui.texts import displayed_text
 
-RUN_LIMIT_MS = 240_000
-READ_LIMIT_MS = 120_000
+LIMIT_MS = 240_000
 ENDS = frozenset(outcome.word.capitalize() for outcome in OUTCOMES.values())
 """What the Run screen says of a run that has ended."""
 SIZE = 1280, 736
@@ -61,7 +60,7 @@ def _opened(qtbot: QtBot, workbench: Workbench, at_once: Callable[[Workbench], o
     qtbot.addWidget(workbench.window)
     workbench.window.painted.connect(lambda: at_once(workbench), Qt.ConnectionType.QueuedConnection)
     workbench.start()
-    qtbot.waitUntil(workbench.run_view.form.run_button.isEnabled, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(workbench.run_view.form.run_button.isEnabled)
     try:
         yield workbench
     finally:
@@ -82,8 +81,7 @@ def click_run(form: FormView) -> None:
 
 
 def press(workbench: Workbench, label: str) -> None:
-    box = workbench.window.findChild(QMessageBox)
-    assert isinstance(box, QMessageBox)
+    (box,) = workbench.window.findChildren(QMessageBox)
     next(button for button in box.findChildren(QPushButton) if button.text() == label).click()
 
 
@@ -97,7 +95,7 @@ def wait_for_status(qtbot: QtBot, workbench: Workbench, title: str) -> None:
             pytest.fail(f"waited for {title!r}, and the run ended: {displayed_text(live)}")
         return status.title == title
 
-    qtbot.waitUntil(is_reached, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(is_reached)
 
 
 def wait_for_outcomes(qtbot: QtBot, workbench: Workbench, expected: Sequence[str]) -> None:
@@ -111,4 +109,4 @@ def wait_for_outcomes(qtbot: QtBot, workbench: Workbench, expected: Sequence[str
             pytest.fail(f"waited for {expected}, and the runs ended: {outcomes}")
         return len(names) == len(expected)
 
-    qtbot.waitUntil(is_reached, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(is_reached)

@@ -26,7 +26,7 @@ from tests.fakes.runs import begin
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.gui.texts import displayed_text
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, window_on
+from tests.gui.windows import window_on
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -47,8 +47,8 @@ class EmptyPage(Screen[CompareView]):
         self.qtbot.waitUntil(lambda: bool(ended))
 
 
-def wait_offer(qtbot: QtBot, view: CompareView, title: str, limit_ms: int = READ_LIMIT_MS) -> Offer:
-    qtbot.waitUntil(lambda: any(offer.title == title for offer in view.offers.offers), timeout=limit_ms)
+def wait_offer(qtbot: QtBot, view: CompareView, title: str) -> Offer:
+    qtbot.waitUntil(lambda: any(offer.title == title for offer in view.offers.offers))
     return next(offer for offer in view.offers.offers if offer.title == title)
 
 
@@ -90,7 +90,7 @@ def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: Empty
     )
     assert page.view.offers.experiments_button.isVisible()
     for offer, runs in ((variants, {2, 3}), (experiment, {1, 2})):
-        with page.qtbot.waitSignal(page.view.painted, timeout=READ_LIMIT_MS):
+        with page.qtbot.waitSignal(page.view.painted):
             take(page.view, offer)
         assert compared(page.view) == runs
 
@@ -103,14 +103,14 @@ def test_what_was_compared_is_compared_again_in_the_next_window(
             keep(store, stored_run(run_row(number, units=units)))
     first = EmptyPage(qtbot, database_path, background)
     first.controller.show_runs([3, 1])
-    qtbot.waitUntil(lambda: baseline(first.view) == [(3,)], timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: baseline(first.view) == [(3,)])
     first.controller.make_baseline(1)
-    qtbot.waitUntil(lambda: baseline(first.view) == [(1,)], timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: baseline(first.view) == [(1,)])
     write_states(first.view)
     again, other = (EmptyPage(qtbot, database_path, background) for _ in range(2))
     other.controller.show_runs([2, 3])
-    qtbot.waitUntil(lambda: compared(other.view) == {2, 3}, timeout=READ_LIMIT_MS)
-    qtbot.waitUntil(lambda: baseline(again.view) == [(1,)], timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: compared(other.view) == {2, 3})
+    qtbot.waitUntil(lambda: baseline(again.view) == [(1,)])
     assert compared(again.view) == {1, 3}
     assert compared(other.view) == {2, 3}, "not over what the user chose"
     for page in (first, again, other):
@@ -121,15 +121,14 @@ def test_the_reference_is_added_by_one_click_and_its_questions_are_compared_by_a
     qtbot: QtBot, workbench: Workbench
 ) -> None:
     workbench.window.show_page(COMPARE)
-    view = workbench.window.findChild(CompareView)
-    assert isinstance(view, CompareView)
+    (view,) = workbench.window.findChildren(CompareView)
     add = wait_offer(qtbot, view, "Runs measured on real GPUs")
     take(view, add)
     assert not view.offers.offers[add].isEnabled()
-    article = wait_offer(qtbot, view, load_preset("article-a").title, RUN_LIMIT_MS)
+    article = wait_offer(qtbot, view, load_preset("article-a").title)
     assert add not in view.offers.offers
     assert view.isVisible(), "another page does not come to the front"
-    with qtbot.waitSignal(view.painted, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(view.painted):
         take(view, article)
     assert compared(view) == set(article.runs)
     (asked,) = (action.text() for action in view.questions.actions() if action.isChecked())
@@ -138,10 +137,9 @@ def test_the_reference_is_added_by_one_click_and_its_questions_are_compared_by_a
 
 def test_the_keyboard_goes_to_the_first_offer_and_never_frames_the_page(qtbot: QtBot, workbench: Workbench) -> None:
     workbench.window.show_page(HISTORY)
-    qtbot.waitUntil(lambda: workbench.window.focusWidget() is not None, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.window.focusWidget() is not None)
     workbench.window.show_page(COMPARE)
-    view = workbench.window.findChild(CompareView)
-    assert isinstance(view, CompareView)
+    (view,) = workbench.window.findChildren(CompareView)
     (page,) = (each for each in workbench.window.findChildren(PageScroller) if each.isAncestorOf(view))
     assert workbench.window.focusWidget() is page, "nothing in it can take it before the offers are read"
     surface = page.grab().toImage().pixelColor(0, 0)
@@ -154,12 +152,11 @@ def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: 
     with Store.open(workbench.database) as store:
         begin(store, uid="going-on")
     workbench.window.show_page(COMPARE)
-    view = workbench.window.findChild(CompareView)
-    assert isinstance(view, CompareView)
+    (view,) = workbench.window.findChildren(CompareView)
     add = wait_offer(qtbot, view, "Runs measured on real GPUs")
     take(view, add)
-    qtbot.waitUntil(lambda: "A run is active" in displayed_text(view), timeout=READ_LIMIT_MS)
-    qtbot.waitUntil(lambda: add in view.offers.offers and view.offers.offers[add].isEnabled(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "A run is active" in displayed_text(view))
+    qtbot.waitUntil(lambda: add in view.offers.offers and view.offers.offers[add].isEnabled())
 
 
 def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
@@ -199,9 +196,8 @@ def test_an_experiment_of_ones_own_begins_with_the_prepared_ones(
 ) -> None:
     with window_on(qtbot, database_path, theme) as workbench:
         workbench.window.show_page(COMPARE)
-        empty = workbench.window.findChild(OffersView)
-        assert isinstance(empty, OffersView)
-        qtbot.waitUntil(lambda: bool(empty.offers), timeout=READ_LIMIT_MS)
+        (empty,) = workbench.window.findChildren(OffersView)
+        qtbot.waitUntil(lambda: bool(empty.offers))
         build = next(made for offer, made in empty.offers.items() if offer.action == "build")
         QTest.mouseClick(build, Qt.MouseButton.LeftButton)
-        qtbot.waitUntil(workbench.run_view.gallery.isVisible, timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(workbench.run_view.gallery.isVisible)

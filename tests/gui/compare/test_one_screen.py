@@ -5,14 +5,11 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication
-from pytestqt.qtbot import QtBot
 
 from app.gui.compare.screen import CompareView
-from app.gui.theme import Theme
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
-from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.stored import run_row, stored_run
 
 BELOW_THE_BAR = 1280, 766
@@ -20,13 +17,9 @@ BELOW_THE_BAR = 1280, 766
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> CompareView:
-    made = CompareView(theme, recorded.actions)
-    qtbot.addWidget(made)
-    made.resize(*BELOW_THE_BAR)
-    with qtbot.waitExposed(made):
-        made.show()
-    return made
+def screen(screen: CompareView) -> CompareView:
+    screen.resize(*BELOW_THE_BAR)
+    return screen
 
 
 def traced(variants: int) -> list[StoredRun]:

@@ -23,8 +23,6 @@ from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-LIMIT_MS = 120_000
-
 
 class PivotPage(Screen[CompareView]):
     """The Compare screen on a database with some runs of an article's experiment."""
@@ -41,12 +39,12 @@ class PivotPage(Screen[CompareView]):
         return self.view.tabs.pivot
 
     def compare(self, *runs: int) -> None:
-        with self.qtbot.waitSignal(self.view.painted, timeout=LIMIT_MS):
+        with self.qtbot.waitSignal(self.view.painted):
             self.controller.show_runs(list(runs))
 
     def open(self) -> list[list[str]]:
         self.view.tabs.open_tab("Pivot")
-        self.qtbot.waitUntil(self.pivot.table.isVisible, timeout=LIMIT_MS)
+        self.qtbot.waitUntil(self.pivot.table.isVisible)
         return self.cells()
 
     def cells(self) -> list[list[str]]:
@@ -93,10 +91,10 @@ def test_each_choice_makes_it_anew_and_rows_and_columns_change_places(screen: Pi
     screen.compare(*range(1, 9))
     screen.open()
     screen.choose(screen.pivot.rows, "GPUs")
-    screen.qtbot.waitUntil(lambda: screen.cells()[0][0] == "GPUs", timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.cells()[0][0] == "GPUs")
     assert screen.pivot.columns.currentText() == "Batch size"
     screen.choose(screen.pivot.columns, "GPUs")
-    screen.qtbot.waitUntil(lambda: screen.cells()[0][0] == "Batch size", timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: screen.cells()[0][0] == "Batch size")
     assert screen.pivot.columns.currentText() == "GPUs"
 
 
@@ -106,7 +104,7 @@ def test_other_runs_have_another_and_another_baseline_too(screen: PivotPage) -> 
     screen.compare(1, 2)
     assert len(screen.open()) == 2, "one cell"
     assert not screen.pivot.rows.isVisible(), "nothing to choose"
-    with screen.qtbot.waitSignal(screen.view.tabs.pivot_requested, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.view.tabs.pivot_requested):
         screen.controller.make_baseline(2)
 
 
@@ -123,7 +121,7 @@ def test_another_question_is_answered_as_in_the_terminal(
     screen.open()
     screen.wait_for_text("Layout NHWC → NCHW")
     choices["Batch size"].trigger()
-    screen.qtbot.waitUntil(lambda: chosen() == ["Batch size"], timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: chosen() == ["Batch size"])
     screen.wait_for_text("Batch size 128 → 256: how throughput changes")
     assert "Layout NHWC → NCHW" not in screen.visible_text(), "the pivot follows the question"
     capsys.readouterr()
@@ -133,7 +131,7 @@ def test_another_question_is_answered_as_in_the_terminal(
     assert statement["text"] in screen.visible_text()
     screen.controller.make_baseline(2)
     assert "Comparing with run 2 …" in screen.visible_text()
-    screen.qtbot.waitUntil(lambda: "Comparing with run 2 …" not in screen.visible_text(), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "Comparing with run 2 …" not in screen.visible_text())
     assert chosen() == ["Batch size"], "it stays with another baseline"
     screen.compare(1, 2)
     assert not screen.view.questions.isEnabled(), "one setting varies"

@@ -1,6 +1,5 @@
 """Scaling on the Compare screen."""
 
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
@@ -13,18 +12,7 @@ from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.scaling import LAUNCHING, ONE, TALKING
-from tests.gui.actions import RecordedActions
 from tests.gui.texts import displayed_text
-
-
-@pytest.fixture
-def screen(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> CompareView:
-    made = CompareView(theme, recorded.actions)
-    qtbot.addWidget(made)
-    made.resize(1300, 1000)
-    with qtbot.waitExposed(made):
-        made.show()
-    return made
 
 
 def show(qtbot: QtBot, screen: CompareView, *runs: StoredRun) -> None:

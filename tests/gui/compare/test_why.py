@@ -14,22 +14,11 @@ from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.why import WhyRow
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
-from tests.gui.actions import RecordedActions
 from tests.unit.viewmodels.stored import run_row, stored_run
 
 NHWC = traced_run(1, 20.0, {POOL: 4.0, CONV: 10.0}, layout="NHWC")
 NCHW = traced_run(2, 18.0, {POOL: 1.0, CONV: 9.0, SLOW_GEMM: 2.0}, layout="NCHW")
 KERAS = traced_run(3, 25.0, {POOL: 9.0, CONV: 10.0}, implementation="keras", layout="NHWC")
-
-
-@pytest.fixture
-def screen(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> CompareView:
-    made = CompareView(theme, recorded.actions)
-    qtbot.addWidget(made)
-    made.resize(1300, 1000)
-    with qtbot.waitExposed(made):
-        made.show()
-    return made
 
 
 def show(screen: CompareView, *runs: StoredRun) -> None:

@@ -41,8 +41,6 @@ from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep
 from workloads.protocol import RunSpec, Value
 
-LIMIT_MS = 120_000
-
 
 class RunScreen(Screen[RunView]):
     """The Run screen on a machine that a test chooses; nothing runs, what is asked for is noted."""
@@ -88,7 +86,7 @@ class RunScreen(Screen[RunView]):
         QTest.keyClicks(line, text)
 
     def wait_for_label(self, text: str) -> None:
-        self.qtbot.waitUntil(lambda: text in label(self.view.form), timeout=LIMIT_MS)
+        self.qtbot.waitUntil(lambda: text in label(self.view.form))
 
     def start(self) -> Plan:
         QTest.mouseClick(self.view.form.run_button, Qt.MouseButton.LeftButton)
@@ -298,7 +296,7 @@ def test_presets_are_listed_for_this_machine_and_start_with_one_click(screen_on:
     assert "Here: " in words, "what is known of the answer"
     assert load_preset("quick").experiment_for(GPU_INVENTORY.machine).question in words
     QTest.mouseClick(screen.card("article-c").start, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: bool(screen.plans))
     plan = screen.plans[-1]
     assert (plan.preset, len(plan.variants), plan.repeats) == ("article-c", 78, 3)
 
@@ -316,7 +314,7 @@ def test_a_preset_with_nothing_left_to_run_shows_its_verdict(screen_on: Open, da
     assert screen.card("article-a-versions").start.isEnabled(), "uv installs what it needs"
     assert "about 0:00" not in screen.visible_text()
     QTest.mouseClick(shows, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls))
     assert screen.recorded.calls == [("compare", [1, 3, 5, 2, 4, 6], Question())], "the runs of the baseline come first"
     assert screen.plans == [], "nothing is run"
 
@@ -332,7 +330,7 @@ def test_a_preset_of_another_hour_starts_anew_and_its_verdict_is_one_click_away(
     screen.wait_for_text("Not counted, because they are older than an hour: 2 stored runs")
     assert screen.card("quick").start.text() == "Start"
     QTest.mouseClick(screen.card("quick").verdict, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls))
     assert screen.recorded.calls == [("compare", [1, 2], Question())]
 
 
@@ -347,7 +345,7 @@ def test_the_reference_runs_of_a_preset_are_one_click_away(screen_on: Open, data
     buttons = [button.text() for button in screen.gallery.findChildren(QPushButton)]
     assert buttons.count("H200 reference") == 1, "of article C alone"
     QTest.mouseClick(screen.card("article-c").reference, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: bool(screen.recorded.calls))
     assert screen.recorded.calls == [("compare", [1, 4, 2, 3], Question("layout"))], "and what it asks"
 
 
@@ -424,7 +422,7 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.gallery.file_chosen.emit(str(preset_of_mine))
     screen.wait_for_text("mine.py has not been read yet. Start asks before running it.")
     QTest.mouseClick(screen.card(str(preset_of_mine)).start, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: bool(screen.plans), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: bool(screen.plans))
     screen.view.show_live()
     screen.view.show_gallery()
     screen.wait_for_text("2 variants, 4 runs")
@@ -433,7 +431,7 @@ def test_a_preset_of_the_users_own_workload_is_read_when_it_starts_and_when_its_
     screen.wait_for_text("mine.py has not been read yet. Start asks before running it.")
     assert "2 variants, 4 runs" not in screen.visible_text()
     QTest.mouseClick(screen.card(str(preset_of_mine)).start, Qt.MouseButton.LeftButton)
-    screen.qtbot.waitUntil(lambda: len(screen.plans) == 2, timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: len(screen.plans) == 2)
     plan = screen.plans[-1]
     assert plan.preset == str(preset_of_mine)
     made = [(spec.workload, spec.variant["units"], spec.variant["depth"]) for spec in plan.variants]
@@ -472,7 +470,7 @@ def test_while_the_queue_goes_on_all_is_added_to_it_and_stop_stops_it(screen_on:
     QTest.mouseClick(screen.view.form.queue_button, Qt.MouseButton.LeftButton)
     screen.run.run()
     assert [spec.workload for spec in queued] == ["cnn10", "cnn10"]
-    with screen.qtbot.waitSignal(screen.run.queue_stop_requested, timeout=LIMIT_MS):
+    with screen.qtbot.waitSignal(screen.run.queue_stop_requested):
         QTest.mouseClick(screen.view.form.run_button, Qt.MouseButton.LeftButton)
     screen.run.show_queue(running=False)
     assert screen.view.form.run_button.text() == "&Run"

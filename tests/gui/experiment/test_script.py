@@ -19,7 +19,6 @@ from app.runs.script import list_revisions
 from app.storage.store import Store
 from tests.gui.shell.test_drops import Drag
 from tests.gui.test_grants import ALLOW, answer, question
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS
 from tests.integration.test_scripts import SCRIPTS, commit, git
 
 
@@ -83,18 +82,18 @@ def test_a_try_that_failed_shows_the_end_of_its_log_in_a_small_window(
     view.lines["command"].setText(f"{sys.executable} train.py")
     view.lines["settings"].setText("gpus=0 warmup_steps=3'")
     view.edited.emit()
-    qtbot.waitUntil(lambda: "settings cannot be parsed" in view.problem.text(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: "settings cannot be parsed" in view.problem.text())
     view.lines["settings"].setText("gpus=0 warmup_steps=3")
     view.edited.emit()
-    qtbot.waitUntil(view.try_button.isEnabled, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(view.try_button.isEnabled)
     view.try_button.click()
     question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
-    qtbot.waitUntil(view.log_button.isVisible, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(view.log_button.isVisible)
     assert view.result.text().endswith("ZeroDivisionError: division by zero")
     assert "begun" not in view.result.text()
     assert view.log.startswith("begun\n0\n")
-    qtbot.waitUntil(lambda: not view.result.visibleRegion().isEmpty(), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: not view.result.visibleRegion().isEmpty())
     for control in (view.run_button, view.try_button, view.log_button):
         assert control.visibleRegion().boundingRect() == control.rect()
     with Store.open(workbench.database) as store:
@@ -113,7 +112,7 @@ def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbenc
     for name, copy in (("steps.py", "train.py"), ("helper.py", "helper.py")):
         shutil.copy(SCRIPTS / name, folder / copy)
     Drag(workbench, folder / "train.py").drop()
-    qtbot.waitUntil(lambda: bool(workbench.window.findChildren(ScriptView)), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(workbench.window.findChildren(ScriptView)))
     view = workbench.window.findChildren(ScriptView)[0]
     command = view.lines["command"]
     assert command.text() == "python train.py"
@@ -124,14 +123,14 @@ def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbenc
     for key, text in (("gpus", "0"), ("seconds", "0.6"), ("repeats", "1")):
         view.lines[key].setText(text)
     view.edited.emit()
-    qtbot.waitUntil(lambda: view.run_button.text().startswith("Run 2"), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: view.run_button.text().startswith("Run 2"))
     assert read_grants() == ()
     view.try_button.click()
     assert "train.py" in question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
-    qtbot.waitUntil(lambda: "\xa0ms a step." in view.result.text(), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: "\xa0ms a step." in view.result.text())
     assert "variantscope.step()" in view.result.text()
-    qtbot.waitUntil(view.run_button.isEnabled, timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(view.run_button.isEnabled)
     view.run_button.click()
     assert "--slow" in question(qtbot, workbench)
     answer(qtbot, workbench, ALLOW)
@@ -143,6 +142,6 @@ def test_a_dropped_script_is_asked_for_tried_and_measured(qtbot: QtBot, workbenc
             (row.spec.variant["{slow}"], row.purpose) for row in rows if row.outcome and row.outcome.name == "completed"
         ]
 
-    qtbot.waitUntil(lambda: len(runs()) == 3, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: len(runs()) == 3)
     assert sorted(runs(), key=str) == [(False, PURPOSE), (False, None), (True, None)]
-    qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not workbench.queue.running)

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog, QLabel
 from app.storage.reference import reference_files
 from app.storage.store import Store
 from tests.fakes.runs import EVIDENCE, begin
-from tests.gui.history_page import LIMIT_MS, HistoryPage
+from tests.gui.history_page import HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -40,7 +40,7 @@ def test_chosen_runs_are_written_to_a_database_that_another_one_imports(
     taken = tmp_path / "taken.db"
     screen.controller.transfer.export([2], "db")
     pick(screen, taken)
-    screen.qtbot.waitUntil(lambda: status_has(screen, f"Wrote 1 run to {taken}"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, f"Wrote 1 run to {taken}"))
     other = history_on(tmp_path / "other.db")
     other.controller.transfer.import_runs()
     pick(other, taken)
@@ -52,7 +52,7 @@ def test_tables_go_into_a_new_folder(screen: HistoryPage, tmp_path: Path) -> Non
     screen.controller.transfer.export([1, 2], "csv")
     assert "new folder of csv files" in screen.dialog(QFileDialog).windowTitle()
     pick(screen, tmp_path / "tables")
-    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs"))
     assert "runs.csv" in {path.name for path in (tmp_path / "tables").iterdir()}
 
 
@@ -62,7 +62,7 @@ def test_a_timeline_is_one_file(screen: HistoryPage, tmp_path: Path) -> None:
     assert dialog.windowTitle() == "Export 2 runs to a timeline, with paths, variables and log lines"
     assert [Path(file).name for file in dialog.selectedFiles()] == ["2-runs.trace.json"]
     pick(screen, tmp_path / "two.json")
-    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs to"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 2 runs to"))
     events = json.loads((tmp_path / "two.json").read_text(encoding="utf-8"))["traceEvents"]
     assert {event["pid"] for event in events} == {1, 2}
 
@@ -74,7 +74,7 @@ def test_the_evidence_of_a_run_writes_its_step_for_perfetto(screen: HistoryPage,
     screen.wait_for("Run", "3", "2", "1")
     screen.open(run)
     screen.view.detail.badge.button.click()
-    screen.qtbot.waitUntil(lambda: "Open in &Perfetto …" in screen.button_labels(), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: "Open in &Perfetto …" in screen.button_labels())
     screen.button("Open in Perfetto …").click()
     pick(screen, tmp_path / "step.json")
     screen.wait_for_text(f"Wrote 1 run to {tmp_path / 'step.json'}")
@@ -90,7 +90,7 @@ def test_what_is_there_already_is_left_and_said(screen: HistoryPage, tmp_path: P
     assert there.read_text() == "mine"
     screen.controller.transfer.export([1], "db")
     pick(screen, tmp_path / "others.db")
-    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 1 run"), timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: status_has(screen, "Wrote 1 run"))
     assert "already exists" not in screen.visible_text(), "what was wrong before is not wrong now"
 
 
@@ -114,8 +114,9 @@ def test_a_file_that_is_no_database_is_said_and_nothing_is_imported(screen: Hist
 
 
 def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_one(
-    history_on: Callable[[Path], HistoryPage], tmp_path: Path
+    history_on: Callable[[Path], HistoryPage], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("app.storage.reference._FILES", "scaling.db.gz")
     page = history_on(tmp_path / "new.db")
     page.controller.refresh()
     page.wait_for_text("runs measured on real GPUs")
@@ -123,7 +124,7 @@ def test_a_newcomer_sees_the_reference_runs_by_one_click_and_is_rid_of_them_by_o
     show.setFocus()
     show.click()
     count = sum(len(file.uids) for file in reference_files())
-    page.qtbot.waitUntil(lambda: len(page.view.overview.listing.runs) == count, timeout=LIMIT_MS)
+    page.qtbot.waitUntil(lambda: len(page.view.overview.listing.runs) == count)
     page.qtbot.waitUntil(lambda: status_has(page, " reference runs as runs "))
     assert not show.isVisible()
     page.qtbot.waitUntil(page.view.table.hasFocus)
@@ -143,6 +144,6 @@ def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_
     with Store.open(screen.database) as store:
         keep(store, stored_run(run_row(4)))
     screen.controller.refresh()
-    screen.qtbot.waitUntil(lambda: len(screen.column("Run")) == 4, timeout=LIMIT_MS)
+    screen.qtbot.waitUntil(lambda: len(screen.column("Run")) == 4)
     assert "would disturb" in screen.visible_text(), "a list that is read again takes back no answer"
     assert not screen.entry("View", "Reference runs").isChecked()

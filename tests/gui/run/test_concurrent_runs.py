@@ -14,7 +14,7 @@ from app.gui.theme import Theme
 from app.values.plan import Plan
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.gui.texts import displayed_text
-from tests.gui.windows import RUN_LIMIT_MS, choose, window_on
+from tests.gui.windows import choose, window_on
 from workloads.catalog import Gpu, Machine, complete
 
 UUIDS = [card.uuid for card in TWO_H200]
@@ -59,37 +59,37 @@ def test_each_of_two_runs_at_once_has_a_tab_and_keeps_what_it_tells_while_hidden
 ) -> None:
     live = two_gpus.run_view.live
     two_gpus.queue.add(at_once(600.0, 600.0))
-    qtbot.waitUntil(lambda: len(tabs_of(live)) == 2, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: len(tabs_of(live)) == 2)
     assert sorted(words.partition(" · run ")[0] for words in tabs_of(live)) == ["GPU 0", "GPU 1"]
     shown = live.runs.currentIndex()
     batches = [int(words.rpartition(" ")[2]) for words in tabs_of(live)]
-    qtbot.waitUntil(lambda: is_measured(live, UUIDS[shown], batches[shown]), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: is_measured(live, UUIDS[shown], batches[shown]))
     before = losses(live)
     QTest.mouseClick(live.runs, Qt.MouseButton.LeftButton, pos=live.runs.tabRect(1 - shown).center())
-    qtbot.waitUntil(lambda: is_measured(live, UUIDS[1 - shown], batches[1 - shown]), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: is_measured(live, UUIDS[1 - shown], batches[1 - shown]))
     others = losses(live)
-    qtbot.waitUntil(lambda: losses(live) > others + 2, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: losses(live) > others + 2)
     QTest.keyClick(live.runs, Qt.Key.Key_Left if shown == 0 else Qt.Key.Key_Right)
     assert is_measured(live, UUIDS[shown], batches[shown])
     assert losses(live) > before, "it went on out of sight"
     assert "2 runs at once: Batch size 8; Batch size 16" in displayed_text(two_gpus.run_view.queue_view())
     two_gpus.run.stop()
-    qtbot.waitUntil(lambda: not two_gpus.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not two_gpus.queue.running)
     assert [words[0] for words in tabs_of(live)] == ["■", "■"], "both ends can be looked at"
 
 
 def test_when_the_run_shown_ends_the_newest_that_goes_on_is_shown(qtbot: QtBot, two_gpus: Workbench) -> None:
     live = two_gpus.run_view.live
     two_gpus.queue.add(at_once(0.5, 600.0))
-    qtbot.waitUntil(lambda: [words[0] for words in tabs_of(live)] == ["✔", "G"], timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: [words[0] for words in tabs_of(live)] == ["✔", "G"])
     assert live.runs.currentIndex() == 1
-    qtbot.waitUntil(lambda: is_measured(live, UUIDS[1], 16), timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: is_measured(live, UUIDS[1], 16))
     live.runs.setCurrentIndex(0)
     assert "Completed" in displayed_text(live)
     two_gpus.run.stop()
-    qtbot.waitUntil(lambda: not two_gpus.queue.running, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: not two_gpus.queue.running)
     assert "Completed" in displayed_text(live), "what was turned to stays"
     choose(two_gpus, seconds=0.1)
-    with qtbot.waitSignal(two_gpus.run.ended, timeout=RUN_LIMIT_MS):
+    with qtbot.waitSignal(two_gpus.run.ended):
         two_gpus.run.run()
     assert tabs_of(live) == []

@@ -24,12 +24,12 @@ from tests.fakes.runs import keep
 from tests.fakes.wheels import use_wheels, write_wheel
 from tests.gui.screens import visible_text
 from tests.gui.texts import displayed_text
-from tests.gui.windows import READ_LIMIT_MS, RUN_LIMIT_MS, choose, click_run, window_on
+from tests.gui.windows import choose, click_run, window_on
 from workloads import interpreter
 
 
 def shown(workbench: Workbench, qtbot: QtBot) -> FirstStartView:
-    qtbot.waitUntil(lambda: is_shown(workbench), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: is_shown(workbench))
     view = workbench.run_view.first_start
     assert view is not None
     return view
@@ -48,7 +48,7 @@ def read_to_the_end(workbench: Workbench, qtbot: QtBot) -> None:
     """Wait until all that was to be read before is read."""
     done: list[None] = []
     workbench.reads.run(lambda: None, done.append, lambda _: None)
-    qtbot.waitUntil(lambda: bool(done), timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: bool(done))
 
 
 def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database_path: Path, theme: Theme) -> None:
@@ -57,8 +57,7 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         assert not workbench.run_view.gallery.findChildren(QuestionCard), "no questions before this one"
         assert "TensorFlow" in displayed_text(view.cards[1])
         click(view.cards[2].action_buttons[0])
-        dialog = workbench.window.findChild(HostsDialog)
-        assert isinstance(dialog, HostsDialog)
+        (dialog,) = workbench.window.findChildren(HostsDialog)
         dialog.reject()
         assert view.isVisible(), "who adds no host chooses again"
         click(view.later_button)
@@ -69,14 +68,13 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         read_to_the_end(workbench, qtbot)
         assert not is_shown(workbench)
         workbench.window.settings_requested.emit()
-        settings = workbench.window.findChild(SettingsDialog)
-        assert isinstance(settings, SettingsDialog)
+        (settings,) = workbench.window.findChildren(SettingsDialog)
         click(settings.place_button)
         view = shown(workbench, qtbot)
         choose(workbench)
         click_run(workbench.run_view.form)
         assert not is_shown(workbench), "a run has the plots"
-        qtbot.waitUntil(lambda: not workbench.run.running, timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: not workbench.run.running)
 
 
 def test_after_the_start_of_the_quick_comparison_the_questions_are_not_seen(
@@ -86,10 +84,10 @@ def test_after_the_start_of_the_quick_comparison_the_questions_are_not_seen(
         shown(workbench, qtbot).chosen.emit("cpu", "compare")
         assert not workbench.run_view.gallery.isVisible()
         assert workbench.run_view.live.isVisible()
-        qtbot.waitUntil(lambda: workbench.queue.running, timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: workbench.queue.running)
         assert not workbench.run_view.gallery.isVisible()
         workbench.queue.stop()
-        qtbot.waitUntil(lambda: not workbench.queue.running, timeout=RUN_LIMIT_MS)
+        qtbot.waitUntil(lambda: not workbench.queue.running)
 
 
 def test_who_has_runs_is_not_asked(database_path: Path) -> None:
@@ -105,7 +103,7 @@ def test_who_wants_tensorflow_gets_a_form_whose_run_installs_it(
     monkeypatch.setattr(first_start, "installed_framework", lambda _: None)
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         card = shown(workbench, qtbot).cards[1]
-        qtbot.waitUntil(lambda: "Runs need TensorFlow" in displayed_text(card), timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: "Runs need TensorFlow" in displayed_text(card))
         click(card.action_buttons[0])
         assert not is_shown(workbench)
         assert workbench.form.form.selection.chosen["packages"] == ("tensorflow",)
@@ -124,15 +122,15 @@ def test_who_chooses_pytorch_and_has_none_gets_it_with_one_click(
         form = workbench.run_view.form
         form.workload_chosen.emit("lstm")
         form.edited.emit("framework", ("pytorch",))
-        qtbot.waitUntil(lambda: "PyTorch is not installed" in visible_text(form), timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: "PyTorch is not installed" in visible_text(form))
         assert not form.run_button.isEnabled()
         assert form.cure_buttons[0].text() == "Get PyTorch …"
         click(form.cure_buttons[0])
         assert workbench.form.form.selection.chosen["packages"] == ("torch",)
-        qtbot.waitUntil(form.run_button.isEnabled, timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(form.run_button.isEnabled)
         assert not form.cure_buttons[0].isVisible()
         click_run(form)
-        qtbot.waitUntil(lambda: not workbench.run.running, timeout=RUN_LIMIT_MS)
+        qtbot.waitUntil(lambda: not workbench.run.running)
     with Store.open(database_path) as store:
         (run,) = store.list_runs()
     assert run.outcome is not None

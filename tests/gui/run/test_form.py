@@ -497,9 +497,6 @@ def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, them
     assert QLabel.text(narrow) == narrow.text(), "short words stay whole"
 
 
-LIMIT_MS = 120_000
-
-
 def choose(workbench: Workbench, **values: bool | float | str) -> None:
     form = workbench.run_view.form
     form.workload_chosen.emit("dummy")
@@ -512,7 +509,7 @@ def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workben
     choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=13)
     shown: list[str] = []
     workbench.form.updated.connect(lambda _: shown.append(visible_text(form)))
-    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+    with qtbot.waitSignal(workbench.run.ended):
         form.largest_batch_requested.emit(64)
         assert form.run_button.text() == "&Stop"
     assert any("trying 16 …" in words for words in shown)
@@ -527,7 +524,7 @@ def test_the_answer_stays_where_the_window_had_no_time_to_show_a_try(qtbot: QtBo
     form = workbench.run_view.form
     choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=8)
     workbench.bridge._timer.setInterval(3_600_000)  # all that the tries tell comes with the search's end
-    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+    with qtbot.waitSignal(workbench.run.ended):
         form.largest_batch_requested.emit(9)
     assert "The largest batch that fits is 8; 9 does not fit (2 tries)." in visible_text(form)
 
@@ -536,8 +533,8 @@ def test_stop_ends_the_search(qtbot: QtBot, workbench: Workbench) -> None:
     form = workbench.run_view.form
     choose(workbench, step_ms=60_000)
     form.largest_batch_requested.emit(64)
-    qtbot.waitUntil(lambda: "trying 8 …" in visible_text(form), timeout=LIMIT_MS)
-    with qtbot.waitSignal(workbench.run.ended, timeout=LIMIT_MS):
+    qtbot.waitUntil(lambda: "trying 8 …" in visible_text(form))
+    with qtbot.waitSignal(workbench.run.ended):
         QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
     assert "The search was stopped." in visible_text(form)
     workbench.run.show_queue(running=True)
@@ -552,10 +549,10 @@ def test_what_could_not_be_read_is_read_again_at_a_click(
     with monkeypatch.context() as locked:
         locked.setattr(Store, "open", _locked)
         workbench.actions.run_again(7)
-        qtbot.waitUntil(lambda: not form.retry_button.isHidden(), timeout=LIMIT_MS)
+        qtbot.waitUntil(lambda: not form.retry_button.isHidden())
         assert "is locked" in visible_text(form)
     QTest.mouseClick(form.retry_button, Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: "no run 7" in visible_text(form), timeout=LIMIT_MS)
+    qtbot.waitUntil(lambda: "no run 7" in visible_text(form))
     assert form.retry_button.isHidden(), "a run that is gone stays so"
 
 

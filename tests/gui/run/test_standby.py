@@ -15,7 +15,7 @@ from app.storage.known_settings import STANDBY
 from app.storage.store import Store
 from tests.fakes.standby import empty_libraries, standing_by
 from tests.gui.screens import visible_text
-from tests.gui.windows import RUN_LIMIT_MS, choose, click_run, window_on
+from tests.gui.windows import choose, click_run, window_on
 
 
 @pytest.fixture
@@ -32,20 +32,19 @@ def window_with_standby(
 
 def test_one_stands_by_from_the_start_and_after_every_run(qtbot: QtBot, window_with_standby: Workbench) -> None:
     workbench = window_with_standby
-    qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+    qtbot.waitUntil(lambda: len(standing_by()) == 1)
     choose(workbench, steps=20, step_ms=1.0)
     for _ in range(2):
-        with qtbot.waitSignal(workbench.run.ended, timeout=RUN_LIMIT_MS):
+        with qtbot.waitSignal(workbench.run.ended):
             click_run(workbench.run_view.form)
-        qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+        qtbot.waitUntil(lambda: len(standing_by()) == 1)
     with Store.open(workbench.database) as store:
         assert store.load(2).environment["standby"] == "yes"
 
 
 def standby_box(workbench: Workbench) -> ChoiceBox:
     workbench.window.settings_requested.emit()
-    dialog = workbench.window.findChild(SettingsDialog)
-    assert isinstance(dialog, SettingsDialog)
+    (dialog,) = workbench.window.findChildren(SettingsDialog)
     return dialog.standby_box
 
 
@@ -58,13 +57,13 @@ def test_switching_it_on_and_off_takes_effect_at_once_and_is_kept(
         box = standby_box(workbench)
         assert box.currentText().startswith(("Automatic: on here", "Automatic: off here, "))
         box.chosen.emit("on")
-        qtbot.waitUntil(lambda: len(standing_by()) == 1, timeout=RUN_LIMIT_MS)
+        qtbot.waitUntil(lambda: len(standing_by()) == 1)
         box.chosen.emit("off")
-        qtbot.waitUntil(lambda: standing_by() == [], timeout=RUN_LIMIT_MS)
+        qtbot.waitUntil(lambda: standing_by() == [])
         assert load_setting(database_path, STANDBY) == "off"
     with window_on(qtbot, database_path, theme) as workbench:
         box = standby_box(workbench)
-        qtbot.waitUntil(lambda: box.currentText() == "Off", timeout=RUN_LIMIT_MS)
+        qtbot.waitUntil(lambda: box.currentText() == "Off")
 
 
 def test_the_variable_decides_and_the_dialog_says_so(window_with_standby: Workbench) -> None:

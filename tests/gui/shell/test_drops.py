@@ -9,7 +9,6 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.storage.store import Store
-from tests.gui.windows import READ_LIMIT_MS
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 PRESET = '[gpu]\nquestion = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {batch_size = [8, 16]}}]\n'
@@ -47,12 +46,12 @@ def test_a_database_is_added_where_it_is_dropped_and_undone_by_its_name(
     drag = Drag(workbench, tmp_path / "theirs.vscope")
     assert drag.move()
     drag.drop()
-    qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: import theirs.vscope", timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: import theirs.vscope")
     with Store.open(workbench.database) as store:
         assert len(store.list_runs()) == 1
         workbench.undo.undo()
-        qtbot.waitUntil(lambda: store.list_runs() == [], timeout=READ_LIMIT_MS)
-    qtbot.waitUntil(lambda: workbench.undo.redo_name != "", timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: store.list_runs() == [])
+    qtbot.waitUntil(lambda: workbench.undo.redo_name != "")
 
 
 def test_a_preset_is_listed_and_what_cannot_be_taken_says_why(
@@ -60,9 +59,9 @@ def test_a_preset_is_listed_and_what_cannot_be_taken_says_why(
 ) -> None:
     (tmp_path / "letter.txt").write_text("Dear all")
     (tmp_path / "mine.toml").write_text(PRESET)
-    with qtbot.waitSignal(workbench.drops.message, timeout=READ_LIMIT_MS) as said:
+    with qtbot.waitSignal(workbench.drops.message) as said:
         Drag(workbench, tmp_path / "letter.txt", tmp_path / "mine.toml").drop()
     assert said.args[0].startswith("letter.txt: This is not a file of this program.")
     assert workbench.run_view.gallery.isVisible()
-    qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: list the preset mine.toml", timeout=READ_LIMIT_MS)
+    qtbot.waitUntil(lambda: workbench.undo.undo_name == "Undo: list the preset mine.toml")
     assert all(not field.text().startswith("file:") for field in workbench.window.findChildren(QLineEdit))

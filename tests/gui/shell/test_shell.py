@@ -17,7 +17,7 @@ from app.gui.theme import Theme
 from app.gui.widgets.dialogs import message_box
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
 from app.storage.store import Store
-from tests.gui.windows import READ_LIMIT_MS, window_on
+from tests.gui.windows import window_on
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -87,16 +87,15 @@ def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_
         QTest.keyClick(workbench.window, Qt.Key.Key_K, Qt.KeyboardModifier.ControlModifier)
         assert palette.line.hasFocus()
         QTest.keyClicks(palette.line, "batch 64")
-        qtbot.waitUntil(lambda: titles(workbench)[0].startswith("2  lstm"), timeout=READ_LIMIT_MS)
+        qtbot.waitUntil(lambda: titles(workbench)[0].startswith("2  lstm"))
         assert palette.list.verticalScrollBar().maximum() == 0, "what is shown is shown whole"
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
         assert plots.hasFocus()
         workbench.shell.open_palette()
         QTest.keyClicks(palette.line, "2 lstm")
         QTest.keyClick(palette.line, Qt.Key.Key_Return)
-        history = workbench.window.findChild(HistoryView)
-        assert isinstance(history, HistoryView)
-        qtbot.waitUntil(lambda: history.shows_run, timeout=READ_LIMIT_MS)
+        (history,) = workbench.window.findChildren(HistoryView)
+        qtbot.waitUntil(lambda: history.shows_run)
         workbench.shell.open_palette()
         assert titles(workbench)[:2] == ["Recent", titles(workbench)[1]]
         assert titles(workbench)[1].startswith("2  lstm")

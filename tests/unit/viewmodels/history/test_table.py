@@ -223,6 +223,7 @@ def test_a_run_page_tells_how_fast_it_computed_and_what_ran() -> None:
     row = run_row(12, gpus=1, gflops=13_375.0, found=AS_REQUESTED)
     row = replace(row, summary=replace(row.summary, compile_s=0.00115))
     detail = run_detail(stored_run(row, evidence=AS_REQUESTED), UTC)
+    assert detail.title.startswith("Run 12 · lstm TensorFlow ")
     assert [name for name, _ in detail.figures] == ["Throughput", "Step p50", "Computed"]
     assert (detail.figures[2][1].text, detail.figures[2][1].unit) == ("13.4", "TFLOPS")
     facts = {fact.name: fact.value for group in detail.groups for fact in group.items}
