@@ -1,14 +1,17 @@
 """A screen with a database and a thread that reads it, for tests of one screen without the window around it."""
 
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from PySide6.QtCore import QCoreApplication, QEvent
 from PySide6.QtWidgets import QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
+from app.errors import DatabaseLockedError
 from app.gui.plot.curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.threads import close_jobs
+from app.storage.store import Store
 from app.values.records import Floats
 from app.viewmodels.plot.model import Points
 
@@ -38,6 +41,11 @@ class Screen(Generic[View]):
     def wait_for_text(self, text: str) -> None:
         """Wait until a label shows the text: it is read on another thread."""
         self.qtbot.waitUntil(lambda: text in self.visible_text())
+
+
+def locked(path: Path) -> Store:
+    """What `Store.open` does while another program writes."""
+    raise DatabaseLockedError(f"{path} is locked by another program.")
 
 
 def visible_text(shown: QWidget) -> str:

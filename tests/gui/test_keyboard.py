@@ -145,7 +145,7 @@ def test_the_row_that_space_would_check_has_a_frame_checked_or_not(
         for number in (1, 2, 3):
             keep(store, stored_run(run_row(number), measured=False))
     page = history_on(database_path)
-    page.wait_for("Run", "3", "2", "1")
+    page.refresh()
     table = page.view.table
 
     def frames() -> list[bool]:
@@ -167,7 +167,7 @@ def test_s_offers_what_a_click_on_a_title_does(history_on: Callable[[Path], Hist
         for number in (1, 2, 3):
             keep(store, stored_run(run_row(number), measured=False))
     page = history_on(database_path)
-    page.wait_for("Run", "3", "2", "1")
+    page.refresh()
     page.key(Qt.Key.Key_S)
     menu = next(each for each in page.view.table.findChildren(QMenu) if each.isVisible())
     titles = [entry.text() for entry in menu.actions()]

@@ -39,22 +39,20 @@ def test_without_qt_the_window_is_refused_in_one_sentence(tmp_path: Path) -> Non
         assert done.stderr.count("\n") == 1
 
 
-def test_a_word_is_a_command_and_needs_no_qt(tmp_path: Path) -> None:
+def test_a_word_is_a_command_which_the_database_may_precede_and_needs_no_qt(tmp_path: Path) -> None:
+    database = ("--db", str(tmp_path / "a.db"))
     Store.open(tmp_path / "a.db").close()
-    done = start("list", "--json", "--db", str(tmp_path / "a.db"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert '"runs"' in done.stdout
+    for words in (("list", "--json", *database), (*database, "list", "--json")):
+        done = start(*words)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert '"runs"' in done.stdout
 
 
-def test_a_wrong_word_is_wrong_use(tmp_path: Path) -> None:
-    assert start("lsit").returncode == 2
-    assert start("--db").returncode == 2
-    assert start("--sample-ms").returncode == 2
-    wrong = start("--sample-ms", "5")
-    assert (wrong.returncode, wrong.stderr) == (
-        2,
-        "Invalid value for '--sample-ms': 5.0 is not in the range 10<=x<=1000.\n",
-    )
+def test_a_wrong_word_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    for words in (["lsit"], ["--db"], ["--sample-ms"], ["--sample-ms", "5"]):
+        assert main(words) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == "Invalid value for '--sample-ms': 5.0 is not in the range 10<=x<=1000."
 
 
 def test_a_python_without_the_packages_is_told_what_to_use() -> None:
@@ -94,26 +92,19 @@ def test_a_display_that_cannot_be_reached_is_one_sentence(named: dict[str, str],
     assert done.stderr.startswith(f"The window cannot be shown here ({reason}")
 
 
-def test_the_database_may_stand_before_the_command(tmp_path: Path) -> None:
-    Store.open(tmp_path / "a.db").close()
-    done = start("--db", str(tmp_path / "a.db"), "list", "--json")
-    assert (done.returncode, done.stderr) == (0, "")
+def test_ctrl_c_ends_a_command_quietly_while_its_words_are_read_or_it_is_still_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
 
-
-def test_ctrl_c_ends_a_command_quietly_while_it_is_still_imported(monkeypatch: pytest.MonkeyPatch) -> None:
     class CutOff(ModuleType):
         def __getattr__(self, name: str) -> object:
             raise KeyboardInterrupt
 
-    monkeypatch.setitem(sys.modules, "app.cli.main", CutOff("app.cli.main"))
-    assert main(["list"]) == 130
-
-
-def test_and_while_its_words_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
     monkeypatch.setattr("app.cli.commands.ProgramCommand.parse_args", interrupted)
+    assert main(["list"]) == 130
+    monkeypatch.setitem(sys.modules, "app.cli.main", CutOff("app.cli.main"))
     assert main(["list"]) == 130
 
 

@@ -39,6 +39,23 @@ def fail(error: UserError) -> None:
     raise error
 
 
+@pytest.fixture
+def notifier(
+    qtbot: QtBot, theme: Theme, database_path: Path, background: Background, monkeypatch: pytest.MonkeyPatch
+) -> RunEndNotifier:
+    """The notifier of a window behind another one."""
+    window = MainWindow((), theme)
+    qtbot.addWidget(window)
+    monkeypatch.setattr(window, "isActiveWindow", lambda: False)
+    return RunEndNotifier(window, SettingsStore(database_path, background, fail))
+
+
+def use_tray(monkeypatch: pytest.MonkeyPatch, notices: list[str]) -> None:
+    monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
+    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: notices.append("shown"))
+    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
+
+
 def end_of_a_run(notice: RunEndNotifier, lasted_s: float) -> None:
     ended_ns = time.monotonic_ns()
     began_ns = ended_ns - int(lasted_s * 1e9)
@@ -60,7 +77,7 @@ def end_of_a_run(notice: RunEndNotifier, lasted_s: float) -> None:
 )
 def test_a_long_run_is_told_of_when_another_window_is_in_front(
     qtbot: QtBot,
-    workbench: Workbench,
+    notifier: RunEndNotifier,
     notices: list[str],
     monkeypatch: pytest.MonkeyPatch,
     choice: str,
@@ -68,34 +85,30 @@ def test_a_long_run_is_told_of_when_another_window_is_in_front(
     active: bool,
     expected: list[str],
 ) -> None:
-    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: active)
-    with qtbot.waitSignal(workbench.settings.notifier.choice.saved):
-        workbench.settings.notifier.choice.choose(choice)
-    end_of_a_run(workbench.settings.notifier, lasted_s)
+    monkeypatch.setattr(notifier._window, "isActiveWindow", lambda: active)
+    with qtbot.waitSignal(notifier.choice.saved):
+        notifier.choice.choose(choice)
+    end_of_a_run(notifier, lasted_s)
     assert notices == expected
 
 
 def test_a_tray_shows_which_run_ended_and_how(
-    workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
+    notifier: RunEndNotifier, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
-    monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
-    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: notices.append("shown"))
-    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
-    end_of_a_run(workbench.settings.notifier, 75.0)
+    use_tray(monkeypatch, notices)
+    end_of_a_run(notifier, 75.0)
     assert notices == ["shown", "Run 7: out of memory", "dummy TensorFlow train · CPU · batch 8, after 1:15"]
 
 
 def test_a_desktop_without_a_tray_is_told_by_its_own_program(
-    qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    qtbot: QtBot, notifier: RunEndNotifier, notices: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     program, message = tmp_path / "notify-send", tmp_path / "message"
     program.write_text(f"#!/bin/sh\nprintf '%s\\n' \"$@\" > {tmp_path}/part && mv {tmp_path}/part {message}\n")
     program.chmod(0o700)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     monkeypatch.setattr(settings, "has_desktop", lambda: True)
-    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
-    end_of_a_run(workbench.settings.notifier, 75.0)
+    end_of_a_run(notifier, 75.0)
     qtbot.waitUntil(message.exists)
     assert message.read_text().splitlines()[-3:] == [
         "--",
@@ -105,19 +118,7 @@ def test_a_desktop_without_a_tray_is_told_by_its_own_program(
     assert notices == []
 
 
-def test_a_tray_shows_the_verdict_of_an_experiment_first(
-    workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(workbench.window, "isActiveWindow", lambda: False)
-    monkeypatch.setattr(QSystemTrayIcon, "isSystemTrayAvailable", lambda: True)
-    monkeypatch.setattr(QSystemTrayIcon, "show", lambda _tray: None)
-    monkeypatch.setattr(QSystemTrayIcon, "showMessage", lambda _tray, *words: notices.extend(words))
-    monkeypatch.setattr("app.gui.settings.settings.LONG_RUN_S", 0.0)
-    workbench.queue.entry_ended.emit("B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete.")
-    assert notices == ["B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete. It took 0:00."]
-
-
-def test_a_run_of_the_window_is_told_of(
+def test_a_run_of_the_window_is_told_of_and_of_an_experiment_the_verdict(
     qtbot: QtBot, workbench: Workbench, notices: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(settings, "LONG_RUN_S", 0.2)
@@ -126,18 +127,23 @@ def test_a_run_of_the_window_is_told_of(
     with qtbot.waitSignal(workbench.run.ended):
         click_run(workbench.run_view.form)
     assert notices == ["alert"]
+    use_tray(monkeypatch, notices)
+    monkeypatch.setattr(settings, "LONG_RUN_S", 0.0)
+    workbench.queue.entry_ended.emit("B is 2.00× as fast as A", "B ran 100 % faster than A. “two” is complete.")
+    assert notices[1:] == [
+        "shown",
+        "B is 2.00× as fast as A",
+        "B ran 100 % faster than A. “two” is complete. It took 0:00.",
+    ]
 
 
-def test_the_choice_is_kept_in_the_database(qtbot: QtBot, theme: Theme, database_path: Path) -> None:
-    background = Background()
-    windows = [MainWindow((), theme) for _ in range(2)]
-    for window in windows:
-        qtbot.addWidget(window)
-    first, second = (RunEndNotifier(window, SettingsStore(database_path, background, fail)) for window in windows)
-    first.choice.choose("off")
-    second.choice.start()
-    qtbot.waitUntil(lambda: second.choice.value == "off")
-    background.close()
+def test_the_choice_is_kept_in_the_database(
+    qtbot: QtBot, theme: Theme, notifier: RunEndNotifier, database_path: Path, background: Background
+) -> None:
+    window = MainWindow((), theme)
+    qtbot.addWidget(window)
+    later = RunEndNotifier(window, SettingsStore(database_path, background, fail))
+    notifier.choice.choose("off")
+    later.choice.start()
+    qtbot.waitUntil(lambda: later.choice.value == "off")
     assert load_setting(database_path, NOTICE) == "off"
-    for window in windows:
-        window.allow_close()

@@ -10,7 +10,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.errors import DatabaseLockedError
 from app.gui.app import Workbench
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView, OffersView
@@ -24,7 +23,7 @@ from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
 from tests.fakes.runs import begin
 from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen
+from tests.gui.screens import Screen, locked
 from tests.gui.texts import displayed_text
 from tests.gui.windows import window_on
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -167,9 +166,6 @@ def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
         for number, units in ((1, 32), (2, 64)):
             keep(store, stored_run(run_row(number, units=units)))
     retry = next(each for each in page.view.findChildren(QPushButton) if each.text() == "&Try again")
-
-    def locked(path: Path) -> Store:
-        raise DatabaseLockedError(f"{path} is locked by another program.")
 
     def ask_all() -> None:
         page.controller.refresh()

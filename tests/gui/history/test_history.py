@@ -12,7 +12,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLineEdit, QMenu, QPlainTextEdit, QToolTip
 from pytestqt.qtbot import QtBot
 
-from app.errors import DatabaseLockedError
 from app.gui.history.page import RunPageView
 from app.gui.history.table_model import HistoryModel
 from app.gui.theme import GRID, Theme
@@ -26,6 +25,7 @@ from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.evidence import AS_REQUESTED
 from tests.gui.actions import RecordedActions
 from tests.gui.history_page import TITLES, HistoryPage
+from tests.gui.screens import locked
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -552,8 +552,8 @@ def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
     screen = history_on(database_path)
     screen.refresh()
     for ask in (screen.controller.refresh, lambda: screen.controller.open_run(1)):
-        with monkeypatch.context() as locked:
-            locked.setattr(Store, "open", _locked)
+        with monkeypatch.context() as patch:
+            patch.setattr(Store, "open", locked)
             ask()
             screen.wait_for_text("is locked")
         qtbot.waitUntil(lambda: "Try again" in "".join(screen.button_labels()).replace("&", ""))
@@ -562,10 +562,6 @@ def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
     screen.wait_for_page(1)
     screen.view.problem.show_sentence("run 7 is gone")
     assert "&Try again" not in screen.button_labels()
-
-
-def _locked(path: Path) -> Store:
-    raise DatabaseLockedError(f"{path} is locked by another program.")
 
 
 @pytest.fixture

@@ -1,7 +1,5 @@
 """The form of the Run screen, and the search for the largest batch."""
 
-from pathlib import Path
-
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QImage, QPainter
@@ -21,7 +19,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.errors import DatabaseLockedError, UserError
+from app.errors import UserError
 from app.gui.app import Workbench
 from app.gui.run.form import FormView
 from app.gui.run.form_controls import FieldRow
@@ -30,11 +28,10 @@ from app.gui.widgets.basic import BreakingLabel, text_label
 from app.storage.store import Store
 from app.viewmodels.run.fields import EXPERIMENT, Option
 from app.viewmodels.run.form import VariantForm
-from tests.gui.screens import visible_text
+from tests.gui.screens import locked, visible_text
+from tests.gui.windows import choose
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
-from workloads import catalog
-from workloads.catalog import Machine, installed_framework
-from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
+from workloads.catalog import Machine
 from workloads.protocol import Value
 
 
@@ -160,17 +157,6 @@ def test_the_note_of_the_option_under_the_pointer_has_the_colour_of_its_name(the
     assert note <= name + 12
 
 
-def test_typing_tells_of_every_key(view: FormView) -> None:
-    typed: list[tuple[str, str]] = []
-    view.typed.connect(lambda name, text: typed.append((name, text)))
-    line = control(view, "layers")
-    assert isinstance(line, QLineEdit)
-    line.setFocus()
-    line.selectAll()
-    QTest.keyClicks(line, "12")
-    assert typed == [("layers", "1"), ("layers", "12")]
-
-
 def test_a_number_out_of_range_is_said_beside_it_and_not_changed(view: FormView, form: VariantForm) -> None:
     view.typed.connect(form.type)
     line = control(view, "layers")
@@ -198,17 +184,6 @@ def test_a_field_left_empty_has_its_default_again(view: FormView, form: VariantF
     assert line.text() == "", "somebody types in it"
     view.search.setFocus()
     assert line.text() == "1"
-
-
-def test_a_number_has_no_needless_zeros_and_none_says_what_it_means(view: FormView, form: VariantForm) -> None:
-    form.edit("seconds", 1200.25)
-    show(view, form, CPU_INVENTORY.machine)
-    shown = {name: control(view, name) for name in ("seconds", "steps", "dropout")}
-    assert {name: line.text() for name, line in shown.items() if isinstance(line, QLineEdit)} == {
-        "seconds": "1200.25",
-        "steps": "off",
-        "dropout": "0",
-    }
 
 
 def test_a_choice_tells_what_was_set(view: FormView) -> None:
@@ -330,38 +305,6 @@ def test_a_refusal_stands_beside_a_run_button_that_cannot_be_pressed(view: FormV
     assert not control(view, "layers").font().strikeOut()
 
 
-def test_a_refusal_has_its_cures_as_buttons(
-    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=False, image_layouts={}))
-    form = VariantForm("cnn10")
-    form.edit("layout", "NCHW")
-    made = FormView(theme)
-    qtbot.addWidget(made)
-    show(made, form, CPU_INVENTORY.machine)
-    made.show()
-    assert [each.text() for each in made.cure_buttons if each.isVisible()] == ["Use NHWC", "Turn XLA on"]
-    made.edited.connect(lambda name, values: form.edit(name, *values))
-    QTest.mouseClick(made.cure_buttons[0], Qt.MouseButton.LeftButton)
-    made.show_model(form.state())
-    assert form.selection.spec.variant["layout"] == "NHWC"
-    assert made.run_button.isEnabled()
-    assert not any(each.isVisible() for each in made.cure_buttons)
-
-
-def test_the_form_as_it_opens_can_run_on_a_machine_without_a_gpu(
-    qtbot: QtBot, theme: Theme, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=False, image_layouts={}))
-    made = FormView(theme)
-    qtbot.addWidget(made)
-    for workload in catalog.WORKLOADS:
-        show(made, VariantForm(workload.name, hidden=True), Machine(cpu_count=2))
-        assert made.run_button.isEnabled(), workload.name
-
-
 def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
     with qtbot.assertNotEmitted(view.edited), qtbot.assertNotEmitted(view.typed):
         show(view, form, GPU_INVENTORY.machine)
@@ -369,28 +312,21 @@ def test_showing_a_model_tells_of_no_edit(qtbot: QtBot, view: FormView, form: Va
         view.show_model(form.state())
 
 
-def test_one_button_runs_and_stops(view: FormView, form: VariantForm) -> None:
-    view.show_model(form.state(), busy=True)
-    assert view.run_button.text() == "&Stop"
-    view.show_model(form.state(), busy=True, stopping=True)
-    assert not view.run_button.isEnabled()
-    view.show_model(form.state())
-    assert view.run_button.text() == "&Run"
-
-
 def test_a_second_press_of_the_button_that_stops_queues_nothing(
     qtbot: QtBot, view: FormView, form: VariantForm
 ) -> None:
     view.show_model(form.state(), busy=True)
+    assert view.run_button.text() == "&Stop"
     view.run_button.setFocus()
     qtbot.waitUntil(view.run_button.hasFocus)
     view.show_model(form.state(), busy=True, stopping=True)
+    assert not view.run_button.isEnabled()
     focus = view.window().focusWidget()
     assert focus is view, "neither Add to queue nor the choice of the host"
     with qtbot.assertNotEmitted(view.queue_button.clicked):
         QTest.keyClick(focus, Qt.Key.Key_Space)
     view.show_model(form.state())
-    assert view.run_button.hasFocus(), "it runs again with one key"
+    assert (view.run_button.text(), view.run_button.hasFocus()) == ("&Run", True), "it runs again with one key"
     view.show_model(form.state(), busy=True)
     view.queue_button.setFocus()
     view.show_model(form.state())
@@ -414,13 +350,6 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     view.show_model(form.state(), busy=True)
     assert not view.queue_button.isEnabled()
     assert "no NVIDIA GPU" in visible_text(view)
-
-
-def test_every_control_is_reached_by_tab_in_the_order_seen(qtbot: QtBot, view: FormView, form: VariantForm) -> None:
-    control(view, "layers").setFocus()
-    qtbot.waitUntil(control(view, "layers").hasFocus)
-    view.focusNextChild()
-    assert control(view, "units").hasFocus()
 
 
 def test_after_another_workload_and_with_chips_tab_still_goes_in_the_order_seen(
@@ -472,14 +401,6 @@ def test_to_change_between_workloads_does_not_add_lines_to_the_form(view: FormVi
     assert [grid.rowCount() for grid in view.findChildren(QGridLayout)] == before
 
 
-def test_a_warning_stands_above_the_run_button_and_holds_nothing_up(view: FormView, form: VariantForm) -> None:
-    view.show_model(form.state(), warning="Only 150 MB is free.")
-    assert "Only 150 MB is free." in visible_text(view)
-    assert view.run_button.isEnabled()
-    view.show_model(form.state())
-    assert "Only 150 MB" not in visible_text(view)
-
-
 def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, theme: Theme) -> None:
     path = "/data/experiments_of_november/my_transformer_attention_variants_version_2.py"
     narrow, plain = BreakingLabel("caption"), text_label(path, "caption", wrap=True)
@@ -497,13 +418,6 @@ def test_a_long_name_breaks_within_it_and_is_given_back_whole(qtbot: QtBot, them
     assert QLabel.text(narrow) == narrow.text(), "short words stay whole"
 
 
-def choose(workbench: Workbench, **values: bool | float | str) -> None:
-    form = workbench.run_view.form
-    form.workload_chosen.emit("dummy")
-    for name, value in {"gpus": 0, "step_ms": 1.0, **values}.items():
-        form.edited.emit(name, (value,))
-
-
 def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workbench) -> None:
     form = workbench.run_view.form
     choose(workbench, behaviour="out_of_memory", batch_size=8, fitting_batch_size=13)
@@ -518,6 +432,9 @@ def test_the_answer_stands_above_the_run_button(qtbot: QtBot, workbench: Workben
         assert {row.purpose for row in store.list_runs()} == {"a try for the largest batch"}
     form.edited.emit("batch_size", (13,))
     assert "The largest batch" not in visible_text(form), "what it was about has changed"
+    form.largest_batch_requested.emit(4)
+    assert not workbench.run.running
+    assert "The limit, 4, is below the batch size to begin with, 13: " in visible_text(form)
 
 
 def test_the_answer_stays_where_the_window_had_no_time_to_show_a_try(qtbot: QtBot, workbench: Workbench) -> None:
@@ -546,8 +463,8 @@ def test_what_could_not_be_read_is_read_again_at_a_click(
     qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     form = workbench.run_view.form
-    with monkeypatch.context() as locked:
-        locked.setattr(Store, "open", _locked)
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "open", locked)
         workbench.actions.run_again(7)
         qtbot.waitUntil(lambda: not form.retry_button.isHidden())
         assert "is locked" in visible_text(form)
@@ -556,20 +473,10 @@ def test_what_could_not_be_read_is_read_again_at_a_click(
     assert form.retry_button.isHidden(), "a run that is gone stays so"
 
 
-def _locked(path: Path) -> Store:
-    raise DatabaseLockedError(f"{path} is locked by another program.")
-
-
-def test_a_limit_below_the_batch_is_said(workbench: Workbench) -> None:
-    choose(workbench, batch_size=100)
-    workbench.run_view.form.largest_batch_requested.emit(64)
-    assert not workbench.run.running
-    assert "The limit, 64, is below the batch size to begin with, 100: " in visible_text(workbench.run_view.form)
-
-
 def test_a_warning_makes_room_for_an_error_and_comes_back(workbench: Workbench) -> None:
     choose(workbench)
     workbench.form.warn("Only 1 MB is free.")
+    assert workbench.run_view.form.run_button.isEnabled()
     workbench.form.show_error(UserError("The disk has only 1 MB free; free some space, then run again."))
     assert "Only 1 MB" not in visible_text(workbench.run_view.form)
     choose(workbench)

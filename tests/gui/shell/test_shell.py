@@ -117,30 +117,28 @@ def test_the_palette_lists_what_it_undoes_once_and_finds_what_is_in_menus_of_plo
         QTest.keyClick(palette.line, Qt.Key.Key_Escape)
 
 
-@pytest.mark.parametrize(
-    ("typed", "title"),
-    [
-        ("dark", "Theme: Dark"),
-        ("theme", "Theme: Same as system"),
-        ("standby", "Standby …"),
-        ("preferences", "Settings"),
-        ("hosts", "Hosts: add, check and remove"),
-        ("ssh", "Hosts: add, check and remove"),
-        ("export", "Export runs, in History: right-click the checked runs"),
-        ("csv", "Export runs, in History: right-click the checked runs"),
-        ("import", "Import runs, in History: View, or drop a file on the window"),
-    ],
-)
-def test_settings_values_synonyms_and_what_another_screen_has_are_found(
-    workbench: Workbench, typed: str, title: str
+FOUND = {
+    "dark": "Theme: Dark",
+    "theme": "Theme: Same as system",
+    "standby": "Standby …",
+    "preferences": "Settings",
+    "hosts": "Hosts: add, check and remove",
+    "ssh": "Hosts: add, check and remove",
+    "export": "Export runs, in History: right-click the checked runs",
+    "csv": "Export runs, in History: right-click the checked runs",
+    "import": "Import runs, in History: View, or drop a file on the window",
+}
+
+
+def test_settings_values_synonyms_and_what_another_screen_has_are_found_set_and_led_to(
+    workbench: Workbench, theme: Theme
 ) -> None:
-    workbench.shell.open_palette()
-    QTest.keyClicks(workbench.shell.palette.line, typed)
-    assert titles(workbench)[0].startswith(title)
-
-
-def test_a_value_of_a_setting_is_set_and_what_is_elsewhere_is_led_to(workbench: Workbench, theme: Theme) -> None:
     palette = workbench.shell.palette
+    for typed, title in FOUND.items():
+        workbench.shell.open_palette()
+        QTest.keyClicks(palette.line, typed)
+        assert titles(workbench)[0].startswith(title)
+        QTest.keyClick(palette.line, Qt.Key.Key_Escape)
     for typed in ("dark", "light"):
         workbench.shell.open_palette()
         QTest.keyClicks(palette.line, typed)

@@ -5,8 +5,18 @@ import pytest
 
 from app.viewmodels.run.fields import Field
 from app.viewmodels.run.form import FormChoices, VariantForm
-from workloads.catalog import CustomFile, Gpu, Machine, UsageError, Workload, custom_workload
+from workloads.catalog import (
+    WORKLOADS,
+    CustomFile,
+    Gpu,
+    Machine,
+    UsageError,
+    Workload,
+    custom_workload,
+    installed_framework,
+)
 from workloads.job_protocol import CustomParameter, CustomWorkload
+from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
 from workloads.protocol import RunSpec, Value
 
 GPU_MACHINE = Machine(
@@ -28,6 +38,17 @@ def field(form: VariantForm, name: str) -> Field:
 def test_defaults_follow_the_machine() -> None:
     assert form_on(GPU_MACHINE).selection.spec.variant["implementation"] == "cudnn"
     assert form_on(CPU_MACHINE).selection.spec.variant["implementation"] == "standard"
+
+
+def test_the_form_as_it_opens_can_run_on_a_machine_without_a_gpu(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=False, image_layouts={}))
+    for workload in WORKLOADS:
+        form = VariantForm(workload.name, hidden=True)
+        form.set_machine(CPU_MACHINE)
+        assert form.state().can_run, workload.name
 
 
 def test_turning_to_the_cpu_turns_defaults_but_not_what_was_edited() -> None:
