@@ -30,7 +30,7 @@ from app.storage.store import Store
 from app.values.plan import Plan
 from app.values.samples import Inventory
 from app.viewmodels.experiment.preview import PresetLine
-from app.viewmodels.run.fields import BASELINE, EXPERIMENT
+from app.viewmodels.run.fields import EXPERIMENT
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.selection import OLDER, RECENT
 from tests.fakes.experiments import aged, environment_here, result
@@ -251,13 +251,6 @@ def test_runs_on_different_gpus_at_once_are_a_choice_where_there_are_two(screen_
     assert screen.start().parallel == 2
 
 
-def test_the_baseline_is_chosen_among_the_variants(screen_on: Open) -> None:
-    screen = screen_on()
-    screen.choose("layout", "NCHW", "NHWC")
-    screen.choose(BASELINE, 1)
-    assert varied(screen.start(), "layout") == [("NHWC",), ("NCHW",)]
-
-
 def test_the_command_goes_to_the_clipboard(screen_on: Open) -> None:
     screen = screen_on()
     screen.choose("layout", "NCHW", "NHWC")
@@ -373,11 +366,6 @@ def test_cards_are_laid_out_before_they_are_painted_and_stay_when_more_is_known(
         assert len(texts) == 3 * (3 if answer else 2)
         assert [label.text() for label in texts if label.height() < label.heightForWidth(label.width())] == []
         assert [card.key for card in cards] == ["a", "b", "c"]
-
-
-def test_how_a_preset_is_made_smaller_is_said(screen_on: Open) -> None:
-    screen = screen_on(CPU_INVENTORY)
-    screen.wait_for_text("No GPU here, so scaled down")
 
 
 def test_the_users_own_presets_are_kept_and_a_broken_one_is_said(screen_on: Open, tmp_path: Path) -> None:

@@ -143,8 +143,10 @@ def test_the_button_promises_no_runs_of_an_entry_that_was_removed(qtbot: QtBot, 
     view = view_of(workbench)
     view.unfold()
     qtbot.waitUntil(lambda: view.count.text() == "1/9")
-    workbench.queue.stop()
+    QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
     qtbot.waitUntil(lambda: not workbench.queue.running)
+    qtbot.waitUntil(lambda: "Paused" in displayed_text(view))
+    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
     qtbot.waitUntil(lambda: "1 of 9 already stored" in form_text(workbench))
     assert form.run_button.text().startswith("&Run 8")
     result = workbench.run_view.live.result
@@ -156,48 +158,27 @@ def test_the_button_promises_no_runs_of_an_entry_that_was_removed(qtbot: QtBot, 
     assert "already stored" not in form_text(workbench)
 
 
-def test_repeats_that_an_interval_lacks_are_a_click_away(qtbot: QtBot, workbench: Workbench) -> None:
-    with qtbot.waitSignal(workbench.queue.entry_ended):
-        workbench.queue.add(plan("two batches", repeats=2))
-    result = workbench.run_view.live.result
-    assert result is not None
-    qtbot.waitUntil(result.more_button.isVisible)
-    with qtbot.waitSignal(workbench.queue.entry_ended):
-        result.more_button.click()
-    qtbot.waitUntil(lambda: displayed_text(result).count("3 runs") == 2)
-    assert outcomes_of(workbench) == ["completed"] * 6, "those that were made count"
-
-
-def test_some_variants_can_be_repeated_alone(qtbot: QtBot, workbench: Workbench) -> None:
+def test_some_variants_can_be_repeated_alone_and_all_made_anew_when_the_machine_is_quiet(
+    qtbot: QtBot, workbench: Workbench
+) -> None:
     with qtbot.waitSignal(workbench.queue.entry_ended):
         workbench.queue.add(plan("two batches", repeats=1))
     live = workbench.run_view.live
     qtbot.waitUntil(lambda: live.result is not None and live.result.more_button.isVisible())
-    view, result = live.result, experiment_result([row.spec for row in runs_of(workbench)], runs_of(workbench), {})
+    rows = runs_of(workbench)
+    view, result = live.result, experiment_result([row.spec for row in rows], rows, {1: ""})
     assert view is not None
     assert result is not None
-    live.show_result(replace(result, more_repeats=4, repeated=(runs_of(workbench)[0].spec,)))
+    live.show_result(replace(result, more_repeats=4, repeated=(rows[0].spec,)))
     view.offer_more(offered=True)
     assert view.more_button.text() == "Run 4 more of th&ese 1"
     view.more_button.click()
     qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1)
     repeated = entry_plan(entries_of(workbench)[0])
-    assert [spec.variant["batch_size"] for spec in repeated.variants] == [
-        runs_of(workbench)[0].spec.variant["batch_size"]
-    ]
+    assert [spec.variant["batch_size"] for spec in repeated.variants] == [rows[0].spec.variant["batch_size"]]
     assert repeated.repeats == 5, "those that were made count"
     workbench.queue.stop()
     qtbot.waitUntil(lambda: not workbench.queue.running)
-
-
-def test_after_runs_on_a_busy_machine_all_can_be_made_anew_when_it_is_quiet(qtbot: QtBot, workbench: Workbench) -> None:
-    with qtbot.waitSignal(workbench.queue.entry_ended):
-        workbench.queue.add(plan("two batches", repeats=1))
-    live = workbench.run_view.live
-    qtbot.waitUntil(lambda: live.result is not None and "machine" in displayed_text(live.result))
-    view, result = live.result, experiment_result([row.spec for row in runs_of(workbench)], runs_of(workbench), {1: ""})
-    assert view is not None
-    assert result is not None
     for disturbance in ("", "Others used the CPU."):
         live.show_result(replace(result, disturbance=disturbance))
         view.offer_more(offered=True)
@@ -207,9 +188,8 @@ def test_after_runs_on_a_busy_machine_all_can_be_made_anew_when_it_is_quiet(qtbo
         offer.show()
     assert view.minimumSizeHint().width() < sum(offer.sizeHint().width() for offer in offers), "below each other"
     view.quiet_button.click()
-    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 1)
-    (entry,) = entries_of(workbench)
-    again = entry_plan(entry)
+    qtbot.waitUntil(lambda: len(entries_of(workbench)) == 2)
+    again = entry_plan(entries_of(workbench)[-1])
     assert (again.again, again.max_idle_wait_s, again.variants) == (True, 600.0, plan("two batches").variants)
     workbench.queue.stop()
     qtbot.waitUntil(lambda: not workbench.queue.running)
@@ -431,16 +411,6 @@ def test_what_waits_for_a_single_run_is_said_to_wait_until_it_is_paused(qtbot: Q
     assert not workbench.queue.running
 
 
-def test_stop_ends_the_run_and_pauses_the_queue(qtbot: QtBot, workbench: Workbench) -> None:
-    queue, view = workbench.queue, view_of(workbench)
-    queue.add(plan("long", seconds=600.0, steps=0))
-    qtbot.waitUntil(lambda: "Measuring" in displayed_text(workbench.run_view.live))
-    QTest.keyClick(workbench.window, Qt.Key.Key_Period, Qt.KeyboardModifier.ControlModifier)
-    qtbot.waitUntil(lambda: not queue.running)
-    qtbot.waitUntil(lambda: "Paused" in displayed_text(view))
-    assert [entry.state for entry in entries_of(workbench)] == ["paused"]
-
-
 def test_resuming_the_queue_is_no_longer_to_be_undone_when_it_has_ended(qtbot: QtBot, workbench: Workbench) -> None:
     def again() -> Reversal:
         return again
@@ -626,12 +596,13 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
     qtbot: QtBot, workbench: Workbench, looks: list[QueueSnapshot | None]
 ) -> None:
     view = view_of(workbench)
-    qtbot.waitUntil(lambda: looks[-1:] == [None])  # what it finds before that, it pauses
+    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5)  # where nothing was written; what it finds before, it pauses
     with Store.open(workbench.database) as other:
         entry = add_plan(other, plan("from a terminal"))
         qtbot.waitUntil(view.offer_banner.isVisible)
         assert displayed_text(view.offer_banner) == "“from a terminal” is unfinished: 0 of 2 runs done."
         assert [each.state for each in other.queue.entries()] == ["waiting"], "it is the terminal's to go on with it"
+        qtbot.waitUntil(lambda: looks[-5:] == [None] * 5)
         view.offer_banner.buttons["not now"].click()
         view.unfold()
         qtbot.waitUntil(lambda: entry_texts(view) == ["from a terminal: paused"])
@@ -645,16 +616,6 @@ def test_what_another_program_adds_pauses_or_takes_out_is_seen_at_rest_and_nothi
         other.queue.remove(entry)
         qtbot.waitUntil(lambda: not view.isVisible())
     assert len(runs_of(workbench)) == 1
-
-
-def test_at_rest_the_queue_is_read_only_where_something_was_written(
-    qtbot: QtBot, workbench: Workbench, looks: list[QueueSnapshot | None]
-) -> None:
-    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5)
-    with Store.open(workbench.database) as other:
-        add_plan(other, plan("new"))
-    qtbot.waitUntil(view_of(workbench).offer_banner.isVisible)
-    qtbot.waitUntil(lambda: looks[-5:] == [None] * 5)
 
 
 def test_a_run_whose_device_others_use_can_begin_all_the_same(qtbot: QtBot, workbench: Workbench) -> None:
