@@ -3,6 +3,8 @@
 import json
 import shutil
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ from app.storage.known_settings import SHOWN_COLUMNS
 from app.storage.migrations import migrations
 from app.storage.store import Store
 from tests.fakes.runs import SPEC, UTC_NS
+from tests.present import present
 from tests.unit.storage.two_processes import twice_at_once
 from workloads.protocol import DeviceTime
 
@@ -25,6 +28,21 @@ OLDER = Path(__file__).with_name("older.db")
 def older(database_path: Path) -> Path:
     shutil.copyfile(OLDER, database_path)
     return database_path
+
+
+@contextmanager
+def version_before(path: Path, migration: str) -> Iterator[Database]:
+    """Make a database of the version before a migration."""
+    with Database(path) as db:
+        migrations.apply(db, stop_before=migration)
+        yield db
+        db.conn.commit()
+
+
+def insert_run(db: Database, **values: object) -> None:
+    row = {"uid": "uid-1", "workload": "lstm", "variant": "{}", "started_utc_ns": UTC_NS, "started_t_ns": 1}
+    row |= {"owner_pid": 1, "owner_started_s": 1, "owner_boot_id": "x", **values}
+    db.execute(f"INSERT INTO runs ({', '.join(row)}) VALUES ({', '.join('?' * len(row))})", tuple(row.values()))
 
 
 def test_a_database_of_an_older_version_keeps_all_it_has(older: Path) -> None:
@@ -57,15 +75,8 @@ def test_what_was_stored_before_is_found_and_can_be_annotated(older: Path) -> No
 
 @pytest.mark.parametrize("name", known_migrations()[1:])
 def test_every_older_version_opens(database_path: Path, name: str) -> None:
-    with Database(database_path) as db:
-        migrations.apply(db, stop_before=name)
-        db.execute(
-            "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
-            " owner_boot_id, outcome, throughput) VALUES ('uid-1', 'cnn10', '{\"layout\": \"NCHW\"}', ?, 1, 1, 1, 'x',"
-            " 'completed', 5.0)",
-            (UTC_NS,),
-        )
-        db.conn.commit()
+    with version_before(database_path, name) as db:
+        insert_run(db, workload="cnn10", variant='{"layout": "NCHW"}', outcome="completed", throughput=5.0)
     with Store.open(database_path) as store:
         (row,) = store.list_runs()
         assert (row.uid, row.spec.workload, row.summary.throughput) == ("uid-1", SPEC.workload, 5.0)
@@ -87,15 +98,9 @@ CREATE TRIGGER tags_added AFTER INSERT ON tags BEGIN
 
 @pytest.mark.parametrize("name", ["m008_warmup", "m012_implausible", "m014_steps", "m015_search_fields"])
 def test_the_search_of_an_older_version_is_made_anew(database_path: Path, name: str) -> None:
-    with Database(database_path) as db:
-        migrations.apply(db, stop_before=name)
+    with version_before(database_path, name) as db:
         db.conn.executescript(FORMER_SEARCH)
-        db.execute(
-            "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
-            " owner_boot_id) VALUES ('uid-1', 'cnn10', '{\"layout\": \"NCHW\"}', ?, 1, 1, 1, 'x')",
-            (UTC_NS,),
-        )
-        db.conn.commit()
+        insert_run(db, workload="cnn10", variant='{"layout": "NCHW"}')
     with Store.open(database_path) as store:
         store.library.add_tag([1], "again")
         assert store.library.find(RunQuery(text="tag:again layout=nch")) == [1]
@@ -117,15 +122,10 @@ OLDER_IDLE_WAITS = {
 
 @pytest.mark.parametrize("sentence", OLDER_IDLE_WAITS)
 def test_an_older_idle_wait_is_no_longer_told_but_stored(database_path: Path, sentence: str) -> None:
-    with Database(database_path) as db:
-        migrations.apply(db, stop_before="m021_idle_wait")
-        for environment in ({"os": "Linux", "gate": sentence}, {"os": "Linux"}, {"gate": 3}, {"gate": None}):
-            db.execute(
-                "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
-                " owner_boot_id, environment) VALUES (hex(randomblob(8)), 'lstm', '{}', ?, 1, 1, 1, 'x', ?)",
-                (UTC_NS, json.dumps(environment)),
-            )
-        db.conn.commit()
+    environments = ({"os": "Linux", "gate": sentence}, {"os": "Linux"}, {"gate": 3}, {"gate": None})
+    with version_before(database_path, "m021_idle_wait") as db:
+        for number, environment in enumerate(environments):
+            insert_run(db, uid=f"uid-{number}", environment=json.dumps(environment))
     with Store.open(database_path) as store:
         translated, *others = (
             json.loads(text) for (text,) in store._db.execute("SELECT environment FROM runs ORDER BY run")
@@ -138,25 +138,16 @@ def test_an_older_idle_wait_is_no_longer_told_but_stored(database_path: Path, se
 
 
 def test_times_of_older_traces_have_no_causes_of_idle_time(database_path: Path) -> None:
-    with Database(database_path) as db:
-        migrations.apply(db, stop_before="m017_idle_causes")
-        db.execute(
-            "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
-            " owner_boot_id, outcome) VALUES ('uid-1', 'lstm', '{}', ?, 1, 1, 1, 'x', 'completed')",
-            (UTC_NS,),
-        )
+    with version_before(database_path, "m017_idle_causes") as db:
+        insert_run(db, outcome="completed")
         db.execute(
             "INSERT INTO evidence (run, asked, ran, match, notes, sources, steps, span_ns, busy_ns)"
             " VALUES (1, '{}', '{}', 1, '[]', '[]', 3, 9, 6)"
         )
         db.execute("INSERT INTO device_times VALUES (1, 'GPU:0', 9, 6, 5, 1, 4)")
-        db.conn.commit()
     with Store.open(database_path) as store:
-        evidence = store.load(1).evidence
-    assert evidence is not None
-    assert evidence.devices == (
-        DeviceTime(device="GPU:0", span_ns=9, busy_ns=6, compute_ns=5, communication_ns=1, kernels=4),
-    )
+        (times,) = present(store.load(1).evidence).devices
+    assert times == DeviceTime(device="GPU:0", span_ns=9, busy_ns=6, compute_ns=5, communication_ns=1, kernels=4)
 
 
 OLDER_EVIDENCE: tuple[tuple[dict[str, str], dict[str, str], bool | None, str | None, list[str]], ...] = (
@@ -177,14 +168,9 @@ NO_LOOP = "XLA compiled the steps without a loop, so its program does not tell i
 
 
 def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
-    with Database(database_path) as db:
-        migrations.apply(db, stop_before="m010_evidence_state")
+    with version_before(database_path, "m010_evidence_state") as db:
         for run, (asked, ran, match, reason, notes) in enumerate((*OLDER_EVIDENCE, ("no", "dict", None, None, 1)), 1):
-            db.execute(
-                "INSERT INTO runs (uid, workload, variant, started_utc_ns, started_t_ns, owner_pid, owner_started_s,"
-                " owner_boot_id, outcome) VALUES (?, 'lstm', '{}', ?, 1, 1, 1, 'x', 'completed')",
-                (f"uid-{run}", UTC_NS),
-            )
+            insert_run(db, uid=f"uid-{run}", outcome="completed")
             texts = [json.dumps(value) for value in (asked, ran, notes)]
             db.execute(
                 "INSERT INTO evidence (run, asked, ran, match, reason, notes, sources, steps, span_ns, busy_ns)"
@@ -193,7 +179,6 @@ def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
             )
         db.execute("INSERT INTO filters (name, query) VALUES ('wrong', '{\"order\": \"as_asked\"}')")
         db.execute("INSERT INTO settings (name, value) VALUES ('shown_columns', 'run as_asked energy')")
-        db.conn.commit()
     with Store.open(database_path) as store:
         rows = sorted(store.list_runs(), key=lambda row: row.run)
         assert [(row.evidence_state, row.evidence_reason) for row in rows] == [
@@ -206,15 +191,12 @@ def test_older_evidence_says_what_it_verified(database_path: Path) -> None:
             ("mismatch", "Not GPU."),
             (None, None),
         ]
-        chosen = store.load(2).evidence
-        assert chosen is not None
+        chosen = present(store.load(2).evidence)
         assert (chosen.notes, chosen.unverified) == (("Seen.",), {}), "Keras can only have chosen its own"
-        last = store.load(5).evidence
-        assert last is not None
+        last = present(store.load(5).evidence)
         assert (last.actual, last.notes) == ({"xla": "on"}, ("Seen.",))
         assert last.unverified == {"implementation": OLDER_EVIDENCE[4][4][1], "layout": "It could not be seen."}
-        blank = store.load(6).evidence
-        assert blank is not None
+        blank = present(store.load(6).evidence)
         assert (blank.actual, blank.unverified, blank.match) == ({"xla": "on"}, {"implementation": NO_LOOP}, None)
         assert get_setting(store._db.conn, SHOWN_COLUMNS) == ["run", "evidence", "energy", "host", "framework"]
         assert set(store.library.find(RunQuery(text="mismatch"))) == {3, 5, 7}

@@ -11,6 +11,7 @@ import pytest
 
 from app.storage import owner
 from app.storage.owner import Owner, this_process
+from tests.present import present
 
 
 def test_this_process_is_alive() -> None:
@@ -33,8 +34,7 @@ def test_another_process_is_not_this_one(other: Owner) -> None:
 
 def test_a_child_is_alive_until_it_ends_and_its_remains_are_not() -> None:
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    started_s = owner._started_s(child.pid)
-    assert started_s is not None
+    started_s = present(owner._started_s(child.pid))
     it = Owner(child.pid, started_s, owner.boot_id())
     assert it.is_alive()
     child.kill()

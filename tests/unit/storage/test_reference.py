@@ -20,6 +20,7 @@ from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.experiments import result
 from tests.fakes.runs import keep
+from tests.present import present
 from tests.unit.viewmodels.stored import keep as keep_row
 from workloads.catalog import Gpu, Machine
 
@@ -105,8 +106,7 @@ def test_every_run_has_its_samples_and_evidence(reference: Reference) -> None:
     with Store.open(reference.path) as store:
         for run in reference.added[::13]:
             stored = store.load(run)
-            assert stored.evidence is not None
-            assert stored.evidence.kernels
+            assert present(stored.evidence).kernels
             assert all(samples.t_ns.size > 20 for samples in stored.samples if samples.device.kind == "gpu")
             assert all(samples.t_ns.size > 5 for samples in stored.samples)
 

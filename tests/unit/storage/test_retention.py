@@ -12,6 +12,7 @@ from app.storage.store import Store
 from app.values.fields import Sample
 from app.values.samples import LogLine
 from tests.fakes.runs import GPU, UTC_NS, S, begin, keep
+from tests.present import present
 
 DAY_S = 86_400
 LATER_NS = UTC_NS + 40 * DAY_S * S
@@ -88,9 +89,8 @@ def test_the_setting_is_the_database_s_own_and_off_at_first(database_path: Path)
     retention.save_days(database_path, 30)
     assert retention.load_days(database_path) == 30
     age_days = (time.time_ns() - UTC_NS) / S / DAY_S
-    done = retention.prune_by_setting(database_path)
+    done = present(retention.prune_by_setting(database_path))
     assert age_days > 30
-    assert done is not None
     assert done.runs == (1,)
     retention.save_days(database_path, None)
     assert retention.load_days(database_path) is None

@@ -42,6 +42,7 @@ from tests.fakes.runs import (
     begin,
     keep,
 )
+from tests.present import present
 from workloads.protocol import Calibration, Evidence, RunSpec
 
 
@@ -120,8 +121,7 @@ def test_kernels_keep_their_order_and_what_is_not_known_of_them(store: Store) ->
     run = begin(store)
     same_time = tuple(msgspec.structs.replace(EVIDENCE.kernels[1], name=name) for name in "cab")
     store.write(run, (msgspec.structs.replace(EVIDENCE, kernels=(EVIDENCE.kernels[0], *same_time)),))
-    found = store.load(run).evidence
-    assert found is not None
+    found = present(store.load(run).evidence)
     assert [(kernel.name, kernel.tensor_cores) for kernel in found.kernels] == [
         ("sm90_xmma_fprop_tf32f32", True),
         ("c", None),

@@ -15,6 +15,7 @@ from app.storage.store import Store
 from app.storage.transfer.import_export import export_database, import_runs
 from app.values.plan import REPEATS_LIMIT, Plan, encode_plan
 from tests.fakes.runs import SPEC, keep
+from tests.present import present
 from tests.unit.storage.contents import changed, contents
 from workloads.catalog import MAX_VARIANTS, Machine, combinations, with_defaults, workload
 
@@ -40,9 +41,8 @@ def entries(path: Path) -> tuple[QueueEntry, ...]:
 
 
 def runs_of(path: Path, entry: QueueEntry) -> list[str]:
-    assert entry.experiment is not None
     with Store.open(path) as store:
-        return [store.load(run).row.uid for run in store.library.runs_of_experiment(entry.experiment)]
+        return [store.load(run).row.uid for run in store.library.runs_of_experiment(present(entry.experiment))]
 
 
 def test_a_whole_database_brings_its_queue_in_its_order_paused_and_nobodys(theirs: Path, database_path: Path) -> None:
@@ -92,21 +92,18 @@ def test_a_file_with_nothing_but_an_entry(tmp_path: Path, database_path: Path) -
 
 
 @pytest.mark.parametrize(
-    ("plan", "where"),
+    "plan",
     [
-        ("[]", "queue.plan"),
-        ("{}", "queue.plan"),
-        ('{"variants": [], "repeats": 3}', "queue.plan"),
-        ('{"variants": [{"workload": "lstm", "variant": {}}], "repeats": 0}', "queue.plan"),
-        ('{"variants": [{"workload": "lstm", "variant": {"gpus": 1000000000}}], "repeats": 1}', "queue.plan"),
-        ('{"variants": [{"workload": "lstm", "variant": {"layers": []}}], "repeats": 1}', "queue.plan"),
+        '{"variants": [], "repeats": 3}',
+        '{"variants": [{"workload": "lstm", "variant": {"gpus": 1000000000}}], "repeats": 1}',
+        '{"variants": [{"workload": "lstm", "variant": {"layers": []}}], "repeats": 1}',
     ],
 )
 def test_what_asks_for_something_that_nobody_can_ask_for_is_refused(
-    theirs: Path, database_path: Path, plan: str, where: str
+    theirs: Path, database_path: Path, plan: str
 ) -> None:
     changed(theirs, f"UPDATE queue SET plan = '{plan}' WHERE name = 'two'")
-    with pytest.raises(DatabaseError, match=f"holds what VariantScope does not write .{where} is "):
+    with pytest.raises(DatabaseError, match=r"holds what VariantScope does not write .queue\.plan is "):
         import_runs(database_path, theirs)
     assert entries(database_path) == ()
 
@@ -128,9 +125,8 @@ def test_the_most_that_can_be_asked_for_anywhere_moves_and_no_more(
         import_runs(database_path, tmp_path / "beyond.db")
 
 
-@pytest.mark.parametrize("change", ["uid = '../x'", "name = char(27)", "place = -5"])
-def test_its_other_values_are_looked_at_too(theirs: Path, database_path: Path, change: str) -> None:
-    changed(theirs, f"UPDATE queue SET {change} WHERE name = 'two'")
+def test_its_uid_is_looked_at_too(theirs: Path, database_path: Path) -> None:
+    changed(theirs, "UPDATE queue SET uid = '../x' WHERE name = 'two'")
     with pytest.raises(DatabaseError, match=r"holds what VariantScope does not write .queue"):
         import_runs(database_path, theirs)
 

@@ -29,6 +29,7 @@ from app.storage.transfer.validation import check_values
 from app.values.events import Outcome, Summary
 from app.values.samples import LogLine
 from tests.fakes.runs import UTC_NS, begin, keep
+from tests.present import present
 from tests.unit.storage.contents import changed, contents
 
 LATER = "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('variantscope', 'm999_later', 'x')"
@@ -269,42 +270,31 @@ def test_what_sqlite_says_of_damage_is_one_line(ours: Path, theirs: Path) -> Non
     [
         ("UPDATE runs SET uid = '../../../etc/passwd' WHERE run = 1", "runs.uid"),
         ("UPDATE runs SET uid = '' WHERE run = 1", "runs.uid"),
-        ("UPDATE runs SET uid = 'a' || char(0) || '/../../../x' WHERE run = 1", "runs.uid"),
         ("UPDATE runs SET throughput = 9e999", "runs.throughput"),
         ("UPDATE runs SET throughput = -1.0", "runs.throughput"),
         ("UPDATE runs SET throughput = 0.0", "runs.throughput"),
         ("UPDATE runs SET measured_s = 1e-300", "runs.measured_s"),
         ("UPDATE runs SET loss_last = -9e999", "runs.loss_last"),
         ("UPDATE runs SET started_utc_ns = 9223372036854775807", "runs.started_utc_ns"),
-        ("UPDATE runs SET started_t_ns = -5", "runs.started_t_ns"),
         ("UPDATE runs SET variant = '[]'", "runs.variant"),
-        ("UPDATE runs SET variant = '{\"gpus\": null}'", "runs.variant"),
         ("UPDATE runs SET variant = '{\"seconds\": 1e999}'", "runs.variant"),
         ('UPDATE runs SET variant = \'{"seconds": "two"}\'', "runs.variant"),
-        ("UPDATE runs SET variant = '{\"gpus\": 1000000000}'", "runs.variant"),
         ("UPDATE runs SET variant = '{\"batch_size\": -1}'", "runs.variant"),
         ("UPDATE runs SET variant = '{\"xla\": 2}'", "runs.variant"),
-        ("UPDATE runs SET workload = 'later', variant = '{\"seconds\": \"two\"}'", "runs.variant"),
         ("UPDATE runs SET variant = '{\"layout\": 5}'", "runs.variant"),
+        ("UPDATE runs SET workload = 'later', variant = '{\"seconds\": \"two\"}'", "runs.variant"),
         ("UPDATE runs SET environment = '{\"cpu\": 5}'", "runs.environment"),
-        ("UPDATE runs SET environment = json_object('cpu', 'a' || char(0) || 'b')", "runs.environment"),
         ("UPDATE runs SET environment = json_object('cpu', char(27) || '[2J')", "runs.environment"),
         ("UPDATE runs SET environment = json_object('cpu' || char(7), '')", "runs.environment"),
         ("UPDATE runs SET environment = json_object('cpu', hex(zeroblob(50000)))", "runs.environment"),
         ("UPDATE runs SET environment = json_object('cpu_count', 'many')", "runs.environment"),
-        ("UPDATE runs SET environment = json_object('throttled_pct', '')", "runs.environment"),
         ("UPDATE runs SET environment = json_object('own_source', 'a' || char(0))", "runs.environment"),
         ('UPDATE runs SET environment = \'{"cpu": "\\ud800"}\'', "runs.environment"),
-        ("UPDATE runs SET variant = json_object('data_folder', char(0))", "runs.variant"),
-        ("UPDATE runs SET reason = 'bell ' || char(7)", "runs.reason"),
         ("UPDATE runs SET reason = char(27) || '[2J'", "runs.reason"),
         ("UPDATE runs SET purpose = hex(zeroblob(50000))", "runs.purpose"),
         ("UPDATE runs SET note = hex(zeroblob(50000))", "runs.note"),
-        ("UPDATE tags SET tag = char(27) || run", "tags.tag"),
         ("UPDATE tags SET tag = 'a,b'", "tags.tag"),
         ('UPDATE devices SET fields = \'{"power_mw": {"unit": 5}}\'', "devices.fields"),
-        ("UPDATE devices SET absent = '{\"power_mw\": []}'", "devices.absent"),
-        ("UPDATE devices SET memory_total_bytes = -1", "devices.memory_total_bytes"),
         ("UPDATE phases SET phase = 'party' WHERE phase = 'measure'", "phases.phase"),
         ("UPDATE phases SET end_ns = 0", "phases.end_ns"),
         ("UPDATE blocks SET end_ns = start_ns", "blocks.end_ns"),
@@ -313,23 +303,15 @@ def test_what_sqlite_says_of_damage_is_one_line(ours: Path, theirs: Path) -> Non
         ("UPDATE epochs SET accuracy = 2.0", "epochs.accuracy"),
         ("UPDATE epochs SET tested_ns = 0", "epochs.tested_ns"),
         ("UPDATE kernels SET kind = 'nonsense'", "kernels.kind"),
-        ("UPDATE kernels SET time_ns = -1", "kernels.time_ns"),
         ("UPDATE kernels SET occupancy_pct = 101", "kernels.occupancy_pct"),
         ("UPDATE device_times SET host_wait_ns = span_ns - busy_ns - kernel_wait_ns + 1", "device_times.host_wait_ns"),
         ("UPDATE step_kernels SET rank = 99", "step_kernels.rank"),
         ("DELETE FROM step_streams WHERE stream = 1", "step_kernels.stream"),
-        ("UPDATE samples SET power_mw = -3", "samples.power_mw"),
-        ("UPDATE samples SET load_pct = 9e999", "samples.load_pct"),
         ("UPDATE evidence SET asked = '{\"a\": {}}'", "evidence.asked"),
         ("UPDATE evidence SET sources = '[1]'", "evidence.sources"),
-        ("UPDATE evidence SET unverified = '[1]'", "evidence.unverified"),
         ("UPDATE evidence SET state = 'splendid'", "evidence.state"),
         (f"UPDATE evidence SET notes = '{'[' * 900}{']' * 900}'", "evidence.notes"),
-        ("UPDATE equality SET difference = 9e999", "equality.difference"),
         ("UPDATE equality SET baseline = json_set(baseline, '$.batch_size', 0)", "equality.baseline"),
-        ("UPDATE equality SET baseline = '[]'", "equality.baseline"),
-        ("UPDATE equality SET reason = char(155, 7)", "equality.reason"),
-        ("UPDATE portability SET device_name = char(155, 7)", "portability.device_name"),
     ],
 )
 def test_values_that_we_do_not_write_are_refused_by_name(ours: Path, theirs: Path, change: str, where: str) -> None:
@@ -509,8 +491,7 @@ def test_what_looks_like_sql_or_html_stays_text(tmp_path: Path, theirs: Path) ->
         run = store.load(done.runs[0])
         assert len(store.list_runs()) == 2
     assert (run.row.note, run.row.spec.workload, run.samples[0].device.name) == (evil, evil, evil)
-    assert run.evidence is not None
-    assert run.evidence.kernels[0].name == evil
+    assert present(run.evidence).kernels[0].name == evil
 
 
 FLIPS = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(1, 255)), min_size=1, max_size=30)

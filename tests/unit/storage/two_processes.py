@@ -5,6 +5,8 @@ import sys
 from contextlib import ExitStack
 from pathlib import Path
 
+from tests.present import present
+
 ROOT = Path(__file__).parents[3]
 _READY = "ready\n"
 _BEFORE = f"""
@@ -28,8 +30,7 @@ def twice_at_once(code: str, database: Path, limit_s: float = 240.0) -> list[tup
             for _ in range(2)
         ]
         for process in both:
-            assert process.stdout is not None
-            assert process.stdout.readline() == _READY
+            assert present(process.stdout).readline() == _READY
         for process in both:
             assert process.stdin is not None
             process.stdin.write("go\n")
