@@ -10,6 +10,7 @@ from app.errors import UserError
 from app.values.records import RunHeader
 from benchmarks.noise import Tally, analyse, assign_sides
 from tests.fakes.experiments import header
+from tests.present import present
 from workloads.catalog import Machine, complete
 
 SPEC = complete("lstm", {"gpus": 0}, Machine(cpu_count=4))
@@ -67,9 +68,7 @@ def test_independent_runs_are_said_to_differ_as_often_as_the_interval_says() -> 
     assert analysis.successive_sd == pytest.approx(analysis.sd, rel=0.1)
     assert abs(analysis.lag1) < 0.1
     assert analysis.seconds == 4.0
-    shown = analysis.resolutions[5]
-    assert shown is not None
-    assert shown.repeats == 37
+    assert present(analysis.resolutions[5]).repeats == 37
 
 
 def test_a_drift_makes_runs_one_after_the_other_differ_and_interleaved_ones_not() -> None:

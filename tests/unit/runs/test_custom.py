@@ -26,8 +26,11 @@ from app.telemetry.feed import TelemetryFeed
 from app.values.plan import Plan
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import services, started_feed
+from tests.present import present
 from tests.unit.viewmodels.events import CPU_INVENTORY
-from workloads.catalog import Machine, UsageError, Workload, fill_defaults
+from workloads.catalog import Machine, UsageError, Workload, fill_defaults, refusal_of_text
+from workloads.custom.source import describe_file
+from workloads.protocol import Source
 
 TEXT = """
 import os
@@ -92,8 +95,7 @@ def test_a_changed_file_is_another_one_and_the_old_text_stays(
     assert old.workload == new.workload
     assert old.variant["source"] != new.variant["source"]
     for spec, text in ((old, TEXT), (new, TEXT + "\n# changed\n")):
-        source = stored_source(spec, database_path)
-        assert source is not None
+        source = present(stored_source(spec, database_path))
         assert (source.path, source.text) == (str(file), text)
 
 
@@ -244,9 +246,11 @@ def test_a_training_script_is_refused_before_anybody_is_asked_whether_to_run_it(
         "def net(batch_size=4):\n    def examples():\n        yield 1\n    return examples",
     ],
 )
-def test_a_file_that_only_defines_is_read(file: Path, database_path: Path, reading: ReadOptions, text: str) -> None:
-    file.write_text(text)
-    assert names(load_custom_workloads(file, "", database_path, reading)) == ["mine.py:net"]
+def test_a_file_that_only_defines_is_read(file: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr(sys, "stdin", sys.stdin)  # of which a file that is read gets none
+    assert refusal_of_text(str(file), text) is None
+    (net,) = describe_file(Source(path=str(file), text=text)).workloads
+    assert net.name == "net"
 
 
 def test_a_helper_that_cannot_be_a_workload_is_left_out_with_its_reason(
@@ -285,8 +289,7 @@ def test_what_a_file_starts_ends_when_it_was_read(file: Path, database_path: Pat
 
 
 def test_no_file_is_read_while_a_run_measures_on_the_processor(file: Path, database_path: Path, tmp_path: Path) -> None:
-    lease = Leases(tmp_path).take([CPU], 1)
-    assert lease is not None
+    lease = present(Leases(tmp_path).take([CPU], 1))
     notices: list[str] = []
 
     def stopped(seconds: float) -> bool:

@@ -23,6 +23,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.plan import Plan
 from tests.fakes.sessions import services, started_feed
+from tests.present import present
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from workloads.catalog import Machine, UsageError, fill_defaults
 from workloads.custom.source import _is_user_file
@@ -55,9 +56,7 @@ def spec_of(file: Path, database: Path, reading: ReadOptions | None) -> RunSpec:
 
 
 def source_of(spec: RunSpec, database: Path) -> Source:
-    source = stored_source(spec, database)
-    assert source is not None
-    return source
+    return present(stored_source(spec, database))
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
 from tests.fakes.sessions import started_feed
+from tests.present import present
 from workloads.catalog import Machine, complete
 from workloads.job_protocol import (
     Calibrate,
@@ -176,9 +177,7 @@ def test_a_baseline_that_cannot_run_here_is_not_computed_either(
     services = RunServices(database=tmp_path / "profiles.db", host=Host(telemetry=feed))
     checker = EqualityChecker(refused, services, _discard, lambda: True)
     ((_, check),) = checker.check([here])
-    refusal = services.host.refusal(refused)
-    assert refusal is not None
-    assert check.reason == f"of the baseline: {refusal.rstrip('.')}"
+    assert check.reason == f"of the baseline: {present(services.host.refusal(refused)).rstrip('.')}"
     assert not marker.exists()
 
 

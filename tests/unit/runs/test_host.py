@@ -12,6 +12,7 @@ from app.paths import program_version
 from app.runs.environment import environment_info, format_ranges, git_commit, processor_state, sources_hash
 from app.runs.host import describe_wait
 from app.values.samples import HOST, Device, Inventory
+from tests.present import present
 from workloads.catalog import Gpu, Machine
 
 HOST_DEVICE = Device(device=HOST, kind="host", index=-1, name="A processor", memory_total_bytes=1024)
@@ -41,8 +42,7 @@ def test_the_version_is_the_project_s_own() -> None:
 
 def test_the_changelog_and_the_version_speak_of_the_same_release() -> None:
     text = (Path(__file__).parents[3] / "CHANGELOG.md").read_text(encoding="utf-8")
-    topmost = re.search(r"^## (\S+) (\(unreleased\)|- \d{4}-\d{2}-\d{2})$", text, re.MULTILINE)
-    assert topmost is not None
+    topmost = present(re.search(r"^## (\S+) (\(unreleased\)|- \d{4}-\d{2}-\d{2})$", text, re.MULTILINE))
     version, state = topmost.groups()
     assert program_version() == (f"{version}.dev0" if state == "(unreleased)" else version)
 
@@ -63,8 +63,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def test_two_changed_checkouts_of_one_commit_are_told_apart(checkout: Path) -> None:
-    clean = git_commit(checkout)
-    assert clean is not None
+    clean = present(git_commit(checkout))
     assert re.fullmatch(r"[0-9a-f]{12}", clean)
     found = []
     for text in ("a = 2\n", "a = 3\n", "a = 2\n"):

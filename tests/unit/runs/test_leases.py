@@ -17,7 +17,8 @@ import psutil
 import pytest
 
 from app.errors import UserError
-from app.runs.leases import CPU, FOLDER_VARIABLE, Lease, Leases
+from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
+from tests.present import present
 
 ROOT = Path(__file__).parents[3]
 GPUS = ["GPU-a", "GPU-b"]
@@ -43,38 +44,28 @@ def umask(mask: int) -> Iterator[None]:
     os.umask(before)
 
 
-def taken(lease: Lease | None) -> tuple[str, ...]:
-    assert lease is not None
-    return lease.devices
-
-
 def test_the_first_free_ones_are_taken(leases: Leases) -> None:
-    first, second = leases.take(GPUS, 1), leases.take(GPUS, 1)
-    assert (taken(first), taken(second)) == (("GPU-a",), ("GPU-b",))
+    first, second = present(leases.take(GPUS, 1)), present(leases.take(GPUS, 1))
+    assert (first.devices, second.devices) == (("GPU-a",), ("GPU-b",))
     assert leases.take(GPUS, 1) is None
-    assert first is not None
-    assert second is not None
     first.release()
-    again = leases.take(GPUS, 1)
-    assert taken(again) == ("GPU-a",)
-    assert again is not None
+    again = present(leases.take(GPUS, 1))
+    assert again.devices == ("GPU-a",)
     again.release()
     second.release()
 
 
 def test_too_few_means_none(leases: Leases) -> None:
-    one = leases.take(["GPU-b"], 1)
+    one = present(leases.take(["GPU-b"], 1))
     assert leases.take(GPUS, 2) is None
-    rest = leases.take(["GPU-a"], 1)
-    assert taken(rest) == ("GPU-a",), "the failed attempt holds nothing"
-    for lease in (one, rest):
-        assert lease is not None
-        lease.release()
+    rest = present(leases.take(["GPU-a"], 1))
+    assert rest.devices == ("GPU-a",), "the failed attempt holds nothing"
+    one.release()
+    rest.release()
 
 
 def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
-    held = leases.take(GPUS, 2)
-    assert held is not None
+    held = present(leases.take(GPUS, 2))
     notices: list[str] = []
     slept: list[float] = []
 
@@ -84,21 +75,18 @@ def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
             held.release()
         return False
 
-    lease = leases.wait(GPUS, 1, on_wait=lambda: notices.append("waiting"), wait_for_stop=stopped)
-    assert (taken(lease), notices, len(slept)) == (("GPU-a",), ["waiting"], 3)
-    assert lease is not None
+    lease = present(leases.wait(GPUS, 1, on_wait=lambda: notices.append("waiting"), wait_for_stop=stopped))
+    assert (lease.devices, notices, len(slept)) == (("GPU-a",), ["waiting"], 3)
     lease.release()
 
 
 def test_who_waits_for_the_cpu_has_it_before_who_comes_when_it_is_freed(leases: Leases) -> None:
-    held, waits = leases.take([CPU], 1), threading.Event()
+    held, waits = present(leases.take([CPU], 1)), threading.Event()
     order: list[str] = []
-    assert held is not None
 
     def use(name: str, on_wait: Callable[[], None], retry_s: float) -> None:
-        lease = leases.wait([CPU], 1, on_wait=on_wait, wait_for_stop=lambda _: threading.Event().wait(retry_s))
+        lease = present(leases.wait([CPU], 1, on_wait=on_wait, wait_for_stop=lambda _: threading.Event().wait(retry_s)))
         order.append(name)
-        assert lease is not None
         lease.release()
 
     reader = threading.Thread(target=use, args=("reader", waits.set, 0.1))
@@ -110,15 +98,13 @@ def test_who_waits_for_the_cpu_has_it_before_who_comes_when_it_is_freed(leases: 
 
 
 def test_waiting_can_be_given_up(leases: Leases) -> None:
-    held = leases.take(GPUS, 2)
-    assert held is not None
+    held = present(leases.take(GPUS, 2))
     assert leases.wait(GPUS, 1, on_wait=lambda: None, wait_for_stop=lambda _: True) is None
     held.release()
 
 
 def test_the_user_may_have_a_run_share_what_others_use(leases: Leases) -> None:
-    held = leases.take(GPUS, 2)
-    assert held is not None
+    held = present(leases.take(GPUS, 2))
     asked: list[str] = []
 
     def runs_anyway() -> bool:
@@ -126,9 +112,8 @@ def test_the_user_may_have_a_run_share_what_others_use(leases: Leases) -> None:
         return len(asked) == 2
 
     lease = leases.wait(GPUS, 1, on_wait=lambda: None, wait_for_stop=lambda _: False, runs_anyway=runs_anyway)
-    assert taken(lease) == ("GPU-a",)
-    assert lease is not None
-    lease.release()
+    assert present(lease).devices == ("GPU-a",)
+    present(lease).release()
     assert leases.take(GPUS, 1) is None, "nothing was given back that others hold"
     held.release()
 
@@ -145,8 +130,7 @@ def another_process(device: str, *folder: Path) -> Iterator["subprocess.Popen[st
     """Another process that holds a device; it is killed at the end."""
     command = [sys.executable, "-c", HOLD, device, *map(str, folder)]
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
-    assert holder.stdout is not None
-    assert holder.stdout.readline() == f"({device!r},)\n"
+    assert present(holder.stdout).readline() == f"({device!r},)\n"
     try:
         yield holder
     finally:
@@ -156,13 +140,10 @@ def another_process(device: str, *folder: Path) -> Iterator["subprocess.Popen[st
 
 def test_a_killed_process_gives_its_lease_back(tmp_path: Path, leases: Leases) -> None:
     with another_process("GPU-a", tmp_path):
-        other = leases.take(GPUS, 1)
-        assert taken(other) == ("GPU-b",)
-    back = leases.take(["GPU-a"], 1)
-    assert taken(back) == ("GPU-a",)
-    for lease in (other, back):
-        assert lease is not None
-        lease.release()
+        other = present(leases.take(GPUS, 1))
+        assert other.devices == ("GPU-b",)
+    other.release()
+    present(leases.take(["GPU-a"], 1)).release()
 
 
 @linux_only
@@ -175,9 +156,7 @@ def test_without_a_folder_all_processes_of_the_machine_exclude_each_other(
     with another_process(device):
         assert machine_wide.take([device], 1) is None
     for _ in range(2):
-        lease = machine_wide.take([device], 1)
-        assert taken(lease) == (device,)
-        assert lease is not None
+        lease = present(machine_wide.take([device], 1))
         assert machine_wide.take([device], 1) is None, "nor does this process get it twice"
         lease.release()
     assert list(tmp_path.iterdir()) == [], "there is no file that somebody could replace"
@@ -191,8 +170,7 @@ def test_who_holds_a_device_is_named_with_the_start_of_its_process(machine_wide:
         user = psutil.Process(holder.pid).username()
         assert machine_wide.describe_holder([other, device]) == f"{user}'s process {holder.pid}, started at {started},"
     assert machine_wide.describe_holder([device]) == ""
-    lease = machine_wide.take([device], 1)
-    assert lease is not None
+    lease = present(machine_wide.take([device], 1))
     assert machine_wide.describe_holder([device]) == "another run of this program"
     assert leases.describe_holder([device]) == "", "a lock file names nobody"
     lease.release()
@@ -202,8 +180,7 @@ def test_who_holds_a_device_is_named_with_the_start_of_its_process(machine_wide:
 def test_a_device_of_any_name_has_a_lease(machine_wide: Leases, leases: Leases, tmp_path: Path) -> None:
     name = f"../{uuid.uuid4()}\0\x1b/" + "x" * 3000
     for each in (machine_wide, leases):
-        lease = each.take([name], 1)
-        assert lease is not None
+        lease = present(each.take([name], 1))
         assert each.take([name], 1) is None
         lease.release()
     assert len(list(tmp_path.iterdir())) == 1
@@ -218,9 +195,7 @@ def test_others_may_open_a_lock_file_only_where_the_folder_is_shared(
 ) -> None:
     tmp_path.chmod(folder_mode)
     with umask(mask):
-        lease = leases.take(["GPU-a"], 1)
-    assert lease is not None
-    lease.release()
+        present(leases.take(["GPU-a"], 1)).release()
     (file,) = tmp_path.iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == file_mode
 
@@ -251,8 +226,7 @@ def test_users_exclude_each_other_on_the_machine_and_in_a_folder_that_they_share
             done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
             assert done.stdout == f"{[all_held, all_held]}\n"
             for lease in held:
-                assert lease is not None
-                lease.release()
+                present(lease).release()
 
 
 def link(path: Path) -> None:
@@ -272,9 +246,7 @@ def test_what_is_no_lock_file_is_a_sentence_and_nothing_is_held(
         leases.take(GPUS, 2)
     assert str(caught.value).startswith(f"{path} cannot be locked ({reason}); delete it if it is not a lock file, or ")
     assert not path.with_name("target").exists(), "a link is not followed"
-    lease = leases.take(["GPU-a"], 1)
-    assert lease is not None
-    lease.release()
+    present(leases.take(["GPU-a"], 1)).release()
 
 
 def test_a_folder_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -284,31 +256,22 @@ def test_a_folder_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_child_started_meanwhile_does_not_keep_the_lease(leases: Leases) -> None:
-    lease = leases.take(["GPU-a"], 1)
-    assert lease is not None
+    lease = present(leases.take(["GPU-a"], 1))
     pipe = subprocess.PIPE
     command = [sys.executable, "-c", "print('up', flush=True); input()"]
     child = subprocess.Popen(command, stdin=pipe, stdout=pipe, close_fds=False)
-    assert child.stdout is not None
-    assert child.stdout.readline() == b"up\n"
+    assert present(child.stdout).readline() == b"up\n"
     lease.release()
-    again = leases.take(["GPU-a"], 1)
-    assert taken(again) == ("GPU-a",)
-    assert again is not None
-    again.release()
+    present(leases.take(["GPU-a"], 1)).release()
     child.communicate(b"\n")
 
 
 def test_nor_does_one_that_is_only_just_forked(leases: Leases) -> None:
     """Until it executes its program it has a copy of every file."""
-    lease = leases.take(["GPU-a"], 1)
-    assert lease is not None
+    lease = present(leases.take(["GPU-a"], 1))
     assert isinstance(lease._give_back, partial)
     copies = [os.dup(file) for file in lease._give_back.args[0]]
     lease.release()
-    again = leases.take(["GPU-a"], 1)
-    assert taken(again) == ("GPU-a",)
-    assert again is not None
-    again.release()
+    present(leases.take(["GPU-a"], 1)).release()
     for copy in copies:
         os.close(copy)

@@ -23,6 +23,7 @@ from app.values.fields import Sample, SlowSample
 from app.values.samples import HOST, Device, DeviceLost, GpuProcess, Inventory, Processes
 from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of, wait_listed
+from tests.present import present
 from workloads.catalog import Machine
 from workloads.protocol import PhaseStarted
 
@@ -65,13 +66,11 @@ def test_a_rank_that_the_worker_started_is_none_of_the_others(own_session: bool)
     with subprocess.Popen(
         [sys.executable, "-c", starts_rank], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
     ) as worker:
-        assert worker.stdin is not None
-        assert worker.stdout is not None
-        rank_pid = int(worker.stdout.readline())
+        rank_pid = int(present(worker.stdout).readline())
         processes = OtherProcesses(worker.pid)
         processes.add(listed(rank_pid, device="GPU-b"))
         processes.add(listed(rank_pid, os.getpid(), device="GPU-b"))
-        worker.stdin.close()
+        present(worker.stdin).close()
     assert processes.description == f"p{os.getpid()} ({os.getpid()})"
 
 

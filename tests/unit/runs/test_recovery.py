@@ -11,6 +11,7 @@ from app.runs.sinks import mark_crashed_runs
 from app.storage.owner import this_process
 from app.storage.store import Store
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, UTC_NS, S, begin, keep
+from tests.present import present
 from workloads.protocol import PhaseStarted
 
 ROOT = Path(__file__).parents[3]
@@ -63,8 +64,7 @@ def test_a_child_s_run_is_its_own_until_it_is_killed(database_path: Path) -> Non
     )
     command = [sys.executable, "-c", code, str(database_path)]
     child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True)
-    assert child.stdout is not None
-    run = int(child.stdout.readline())
+    run = int(present(child.stdout).readline())
     with Store.open(database_path) as store:
         assert mark_crashed_runs(store) == []
         child.kill()

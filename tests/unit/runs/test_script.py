@@ -11,6 +11,7 @@ from app.runs.custom import stored_source
 from app.runs.script import Script, script_variants
 from app.storage.store import Store
 from app.viewmodels.run.selection import parse_script_values
+from tests.present import present
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Command, Source, Value
 
@@ -55,9 +56,7 @@ def frozen(database: Path, folder: Path, **more: object) -> Source:
     command = Command(words=("python", "train.py"), links=links)
     script = Script(command=command, folder=folder, **more)  # type: ignore[arg-type]
     (spec,) = script_variants(script, {}, Machine(), database)
-    source = stored_source(spec, database)
-    assert source is not None
-    return source
+    return present(stored_source(spec, database))
 
 
 def names(source: Source) -> list[str]:
@@ -109,8 +108,7 @@ def test_a_link_is_frozen_as_one(database: Path, folder: Path) -> None:
 
 def test_a_command_in_a_folder_of_a_repository_freezes_all_of_it(database: Path, repository: Path) -> None:
     source = frozen(database, repository / "package")
-    assert source.command is not None
-    assert (source.command.folder, source.path) == ("package", str(repository / "package"))
+    assert (present(source.command).folder, source.path) == ("package", str(repository / "package"))
     assert "train.py" in names(source)
 
 
@@ -137,8 +135,7 @@ def test_revisions_are_trees_of_their_own(database: Path, repository: Path) -> N
     specs = script_variants(script, {}, Machine(), database)
     texts = []
     for spec in specs:
-        source = stored_source(spec, database)
-        assert source is not None
+        source = present(stored_source(spec, database))
         texts.append(next(Path(module.path).read_text() for module in source.modules if module.name == "train.py"))
     assert texts == ["import package, os\n", "import package\n"]
     assert specs[1].variant["revision"] == f"{first[:7]}@{first[:12]}"

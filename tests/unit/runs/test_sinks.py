@@ -18,6 +18,7 @@ from app.values.environment_keys import HOST_KEY
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.values.samples import LogLine, Waiting
 from tests.fakes.runs import BLOCKS, GPU, HOST_DEVICE, PHASES, SAMPLES, SPEC, UTC_NS
+from tests.present import present
 from workloads.protocol import Calibration, DataReady, EnvironmentInfo, Flops, Progress
 
 ENDED = RunEnded(t_ns=10**10, outcome=Outcome(name="completed"), summary=Summary(allocator_peak_bytes=77))
@@ -43,8 +44,7 @@ def started(store: RunStore, *listeners: Sink, is_live: bool = False) -> tuple[S
     """A sink whose run has begun, and the run's number."""
     sink = StoreSink(store, listeners, is_live=is_live)
     sink.handle(RunStarted(uid="uid-1", spec=SPEC, t_ns=0, utc_ns=UTC_NS, devices=(GPU, HOST_DEVICE)))
-    assert sink.run is not None
-    return sink, sink.run
+    return sink, present(sink.run)
 
 
 def test_what_is_kept_is_written_at_once_and_together(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from app.runs.leases import Lease, Leases
 from app.values.plan import Plan
 from app.values.records import RunHeader
 from tests.fakes.experiments import FakeSession, Lend, Make, header
+from tests.present import present
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import complete
 from workloads.protocol import OutcomeName, RunSpec
@@ -151,8 +152,7 @@ def test_an_experiment_that_goes_on_knows_on_which_cards_its_runs_were(
 
 
 def test_a_gpu_that_another_program_holds_is_left_to_it(leases: Leases) -> None:
-    held = leases.take(["GPU-1"], 1)
-    assert held is not None
+    held = present(leases.take(["GPU-1"], 1))
     maker = Maker()
     found = making(lender(leases), (SMALL, LARGE), maker).run()
     assert (maker.devices, found.state) == ([("GPU-0",), ("GPU-0",)], "complete")
@@ -160,8 +160,7 @@ def test_a_gpu_that_another_program_holds_is_left_to_it(leases: Leases) -> None:
 
 
 def test_a_wait_for_gpus_ends_when_the_experiment_is_stopped(leases: Leases) -> None:
-    held = leases.take(UUIDS, 2)
-    assert held is not None
+    held = present(leases.take(UUIDS, 2))
     maker = Maker()
 
     def on_wait() -> None:

@@ -11,6 +11,7 @@ from app.runs.custom import ReadOptions, UnreadFileError, resolve_workload, stor
 from app.runs.experiment.presets import PRESET_FOLDER, load_preset, publications
 from app.runs.leases import Leases
 from app.runs.weight_transfer import transfer_targets
+from tests.present import present
 from workloads.catalog import Gpu, Machine, UsageError, Workload, check
 
 H200 = [Gpu(index=n, uuid=f"GPU-{n}", name="NVIDIA H200", compute_capability=(9, 0)) for n in range(2)]
@@ -153,9 +154,7 @@ def test_a_workload_of_the_users_own_is_named_by_its_place_as_seen_from_the_pres
     plan = named.plan(MACHINES[3])
     assert [(spec.workload, spec.variant["units"]) for spec in plan.variants] == [("mine.py:mine", 8)] * 2
     assert plan in named.all_plans()
-    source = stored_source(plan.variants[0], database_path)
-    assert source is not None
-    assert source.path == str(tmp_path / "work" / "mine.py")
+    assert present(stored_source(plan.variants[0], database_path)).path == str(tmp_path / "work" / "mine.py")
     whole = load_preset(of_mine(tmp_path, f"{tmp_path / 'work' / 'mine.py'}:mine"), find)
     assert whole.plan(MACHINES[3]).variants == plan.variants
     assert [one.article.title for one in publications(plan.variants, [whole.key], find)] == ["An article"]

@@ -8,6 +8,7 @@ from app.runs.experiment.reuse import RECENT_S
 from app.storage.store import Store
 from app.values.plan import Plan
 from tests.fakes.experiments import aged, environment_here, result
+from tests.present import present
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import complete
@@ -39,17 +40,13 @@ def test_what_it_can_show_is_judged_by_runs_that_count_else_by_others_of_the_wor
     for number, (driver, rate) in enumerate((("470.1", 100.0), ("470.1", 120.0), ("470.1", 140.0)), 1):
         keep(store, result(number, NCHW, rate, environment={**HERE, "driver": driver}))
     three = structs.replace(PLAN, repeats=3)
-    found = estimate_remaining(store, three, GPU_INVENTORY).resolution
-    assert found is not None
+    found = present(estimate_remaining(store, three, GPU_INVENTORY).resolution)
     assert (found.noise_runs, found.of_other_variants) == (3, True)
     for number, rate in enumerate((1000.0, 1010.0, 990.0), 4):
         keep(store, result(number, NCHW, rate, environment=HERE))
-    better = estimate_remaining(store, three, GPU_INVENTORY).resolution
-    assert better is not None
+    better = present(estimate_remaining(store, three, GPU_INVENTORY).resolution)
     assert (better.noise_runs, better.of_other_variants) == (3, False)
-    assert better.estimate is not None
-    assert found.estimate is not None
-    assert better.estimate.half_width < found.estimate.half_width / 5
+    assert present(better.estimate).half_width < present(found.estimate).half_width / 5
     alone = structs.replace(PLAN, variants=(NCHW,))
     assert estimate_remaining(store, alone, GPU_INVENTORY).resolution is None
 

@@ -29,6 +29,7 @@ from app.values.plan import Plan
 from app.values.records import StoredRun
 from app.values.samples import HOST, Device, Inventory
 from tests.fakes.experiments import ENVIRONMENT, aged, result
+from tests.present import present
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLES_RECORDED_KEY, Gpu, Machine, complete, installed_framework
 from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
@@ -132,8 +133,7 @@ def test_an_unfinished_experiment_goes_on_with_its_own_runs_however_old_they_are
             keep(store, aged(on_one_gpu(number), age_s))
         entry, _ = enqueue(store, plan)
         store.queue.add_runs(entry.entry, [1])
-        same = unfinished_entry(store, structs.replace(plan, repeats=5))
-        assert same is not None
+        same = present(unfinished_entry(store, structs.replace(plan, repeats=5)))
         reusable = reusable_runs(store, plan, HERE, ONE, same)
         assert [run.row.run for run in reusable.runs] == [1, 3]
         assert len(reusable.older_utc_ns) == 1

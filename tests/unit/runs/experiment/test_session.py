@@ -13,6 +13,7 @@ from app.values.events import Outcome
 from app.values.plan import Plan, WeightTransfer
 from app.values.records import RunHeader
 from tests.fakes.experiments import FakeSession, Make, header
+from tests.present import present
 from workloads.catalog import Machine, check, complete
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -123,8 +124,7 @@ def test_a_variant_that_fails_for_another_reason_each_time_has_all_its_turns() -
 
     def unlucky(turn: PlannedRun) -> RunHeader:
         made = maker(turn)
-        outcome = made.row.outcome
-        assert outcome is not None
+        outcome = present(made.row.outcome)
         return replace(made, row=replace(made.row, outcome=replace(outcome, reason=f"Out of luck {made.row.run}.")))
 
     found = session(structs.replace(PLAN, repeats=4), (), CPU, unlucky).run()
@@ -164,8 +164,7 @@ def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
     found = session(structs.replace(PLAN, budget_s=19.0), (), CPU, maker).run()
     assert [spec for spec, *_ in maker.requests] == [SMALL], "it took 20 s by the clock it was stored with"
     assert (found.state, found.done) == ("out of budget", 1)
-    assert found.next_s is not None
-    assert found.next_s > 19
+    assert present(found.next_s) > 19
 
 
 def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> None:

@@ -8,6 +8,7 @@ from app.runs.weight_transfer import latest_trial, run_to_transfer, runs_with_we
 from app.values.plan import Plan, WeightTransfer
 from app.values.records import PortabilityResult, RunHeader
 from tests.fakes.experiments import header
+from tests.present import present
 from workloads.catalog import Machine, complete
 
 CPU = Machine(cpu_count=4)
@@ -35,9 +36,7 @@ def tried(number: int, *trials: PortabilityResult) -> RunHeader:
 
 def test_it_is_the_newest_completed_run_of_the_variant() -> None:
     runs = [header(1, SPEC), header(2, SPEC), header(3, SPEC, outcome="failed"), header(4, OTHER)]
-    run = run_to_transfer(TRANSFER, runs)
-    assert run is not None
-    assert run.row.run == 2
+    assert present(run_to_transfer(TRANSFER, runs)).row.run == 2
     assert run_to_transfer(TRANSFER, runs[2:]) is None
 
 
