@@ -22,7 +22,8 @@ from app.telemetry.messages import SamplerMessage
 from app.values.fields import Sample
 from app.values.samples import HOST, DeviceLost, Inventory, TelemetryGap
 from tests.fakes.nvml import TWO_H200
-from tests.fakes.sessions import feed_of, kill_sampler, started_feed
+from tests.fakes.sessions import feed_of, kill_sampler
+from tests.present import present
 
 LIMIT_S = 120.0
 ROOT = Path(__file__).parents[3]
@@ -61,16 +62,6 @@ def test_the_inventory_comes_first_and_samples_follow_in_order(feed: TelemetryFe
     assert all((sample.power_mw, sample.worker_load_pct, sample.worker_memory_bytes) == (None,) * 3 for sample in some)
 
 
-def test_ten_hertz_is_about_ten_a_second() -> None:
-    said: Messages = queue.SimpleQueue()
-    with started_feed() as feed:
-        feed.subscribe(said.put)
-        some = list(itertools.islice(samples(said), 11))
-    assert some[-1].t_ns - some[0].t_ns >= 0.95e9, "ten periods of a tenth of a second, or of a fifth"
-    shortest_ns = min(later.t_ns - earlier.t_ns for earlier, later in itertools.pairwise(some))
-    assert shortest_ns < 0.35e9, "a busy machine misses ticks, hardly every other"
-
-
 def test_a_followed_process_has_its_own_load_and_memory_until_there_are_two(
     feed: TelemetryFeed, messages: Messages
 ) -> None:
@@ -78,8 +69,7 @@ def test_a_followed_process_has_its_own_load_and_memory_until_there_are_two(
     try:
         feed.follow(busy.pid)
         loaded = first(messages, lambda sample: (sample.worker_load_pct or 0) > 5)
-        assert loaded.worker_memory_bytes is not None
-        assert loaded.worker_memory_bytes > 1_000_000
+        assert present(loaded.worker_memory_bytes) > 1_000_000
         feed.follow(os.getpid())
         first(messages, lambda sample: sample.worker_memory_bytes is None)
         feed.unfollow(os.getpid())
@@ -221,8 +211,7 @@ def test_the_sampler_ends_with_a_parent_that_is_killed() -> None:
         "print(psutil.Process().children()[0].pid, flush=True)\n"
         "threading.Event().wait()\n"
     )
-    assert parent.stdout is not None
-    sampler = psutil.Process(int(parent.stdout.readline()))
+    sampler = psutil.Process(int(present(parent.stdout).readline()))
     parent.send_signal(signal.SIGKILL)
     parent.communicate()
     gone, _ = psutil.wait_procs([sampler], timeout=LIMIT_S)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from app.telemetry.nvml_gpu import GpuReader
 from app.values.fields import Sample
 from tests.fakes.nvml_cards import Card, Course, Flaw
+from tests.present import present
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import opened, read_sample
 
@@ -51,7 +52,6 @@ def test_at_high_rates_only_power_is_read_at_every_tick(clock: Clock) -> None:
             (sample,) = samples_at(clock, reader, [12 + tick / 100])
             for name in made:
                 made[name] += str(fake.calls[CARD, name] - before.get((CARD, name), 0))
-            assert sample.power_mw is not None
-            assert abs(sample.power_mw - (220_000 + 100 * tick)) < 50
+            assert abs(present(sample.power_mw) - (220_000 + 100 * tick)) < 50
             assert (sample.load_pct, sample.memory_bytes) == (99, 4_000_000_000)
     assert made == {LOAD: "10000" * 4, POWER: "1" * 20, MEMORY: "1000000000" * 2}

@@ -21,6 +21,7 @@ from tests.fakes.nvml_cards import (
     Card,
     Flaw,
 )
+from tests.present import present
 from tests.unit.telemetry.clock import Clock
 from tests.unit.telemetry.sources import described, opened
 
@@ -68,8 +69,7 @@ def test_the_units_are_those_of_the_names() -> None:
         assert [facts.unit] == [unit for ending, unit in endings.items() if name.endswith(ending)] or name.endswith(
             ("_c", "_reasons")
         ), name
-        assert facts.cost_us is not None
-        assert facts.cost_us > 0
+        assert present(facts.cost_us) > 0
 
 
 def test_an_rtx_2080_ti_on_an_old_driver_takes_every_second_best_way() -> None:
