@@ -21,6 +21,7 @@ from app.log import (
     remove_oldest,
     run_number,
 )
+from tests.present import present
 
 ROOT = Path(__file__).parents[2]
 LOG = logging.getLogger("variantscope.run")
@@ -42,8 +43,7 @@ def unconfigured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
 
 def test_a_line_has_level_area_and_message_and_the_file_comes_with_it() -> None:
     configure()
-    path = log_file()
-    assert path is not None
+    path = present(log_file())
     assert not path.exists(), "a process that logs nothing leaves no file"
     LOG.info("one %s", "line")
     LOG.debug("nothing at this level")
@@ -60,15 +60,12 @@ def test_a_log_is_its_users_alone(start: str, tmp_path: Path, monkeypatch: pytes
         monkeypatch.setenv("VARIANTSCOPE_LOG_FILE", str(tmp_path / "child.log"))
         configure_child()
     LOG.error("a line")
-    path = log_file()
-    assert path is not None
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(present(log_file()).stat().st_mode) == 0o600
 
 
 def test_of_a_log_that_cannot_be_written_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     configure()
-    path = log_file()
-    assert path is not None
+    path = present(log_file())
     path.mkdir()
     LOG.info("a line")
     assert capsys.readouterr().err == ""

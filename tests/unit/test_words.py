@@ -4,17 +4,15 @@ import ast
 import functools
 import re
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[2]
 GLOSSARY = ROOT / "docs" / "internals" / "glossary.md"
-SOURCES = [
-    ROOT / "start.py",
-    *(path for folder in ("app", "workloads", "tests") for path in (ROOT / folder).rglob("*.py")),
-]
+SOURCES = [ROOT / "start.py", *(path for folder in ("app", "workloads") for path in (ROOT / folder).rglob("*.py"))]
+Trees = dict[str, ast.Module]
 
 COMMAND = "python -m app "
 
@@ -27,6 +25,16 @@ DATA = {
     "settled": "state of experiments in documents and in the database",
 }
 """Names that are data, and so keep their old words."""
+
+
+def parse(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@pytest.fixture(scope="module")
+def trees() -> Trees:
+    """Parse the program's modules, by their paths."""
+    return {path.relative_to(ROOT).as_posix(): parse(path) for path in SOURCES}
 
 
 def retired_terms() -> set[str]:
@@ -60,12 +68,13 @@ def is_retired(name: str, retired: set[str]) -> bool:
     return not (retired - AT_THE_END).isdisjoint(parts) or (len(parts) > 1 and parts[-1] in AT_THE_END)
 
 
-def test_no_identifier_uses_a_retired_word() -> None:
+def test_no_identifier_uses_a_retired_word(trees: Trees) -> None:
     retired = retired_terms()
+    tests = ((str(path), parse(path)) for path in (ROOT / "tests").rglob("*.py"))
     found = [
-        f"{path.relative_to(ROOT)}:{line} {name}"
-        for path in SOURCES
-        for name, line in identifiers(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{line} {name}"
+        for path, tree in chain(trees.items(), tests)
+        for name, line in identifiers(tree)
         if name not in DATA and is_retired(name, retired)
     ]
     assert found == []
@@ -77,10 +86,10 @@ FILLERS_IN_DATA = {
 }
 
 
-def test_a_value_is_named_by_what_it_is() -> None:
+def test_a_value_is_named_by_what_it_is(trees: Trees) -> None:
     names = set()
-    for path in (path.relative_to(ROOT).as_posix() for path in SOURCES if "tests" not in path.parts):
-        for node in ast.walk(ast.parse((ROOT / path).read_text(encoding="utf-8"))):
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
             match node:
                 case (
                     ast.arg(arg=name)
@@ -93,18 +102,12 @@ def test_a_value_is_named_by_what_it_is() -> None:
     assert names == set(FILLERS_IN_DATA)
 
 
-def test_no_sentence_names_the_program_in_its_own_words() -> None:
+def test_no_sentence_names_the_program_in_its_own_words(trees: Trees) -> None:
     """Installed it is `variantscope`, in a checkout `python -m app`: a sentence takes `PROGRAM` of app/paths.py."""
-    found = [
-        f"{path.relative_to(ROOT)}:{line}"
-        for path in SOURCES
-        if "tests" not in path.parts and COMMAND in (source := path.read_text(encoding="utf-8"))
-        for text, line in sentences(ast.parse(source))
-        if COMMAND in text
-    ]
-    assert found == []
-    as_list = '"python", "-m", "app"'
-    assert [path.name for path in SOURCES if "tests" not in path.parts and as_list in path.read_text("utf-8")] == []
+    texts = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in SOURCES}
+    with_command = [path for path, text in texts.items() if COMMAND in text]
+    assert [path for path in with_command if any(COMMAND in text for text, _ in sentences(trees[path]))] == []
+    assert [path for path, text in texts.items() if '"python", "-m", "app"' in text] == []
 
 
 def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:
@@ -117,14 +120,7 @@ def sentences(tree: ast.AST) -> Iterator[tuple[str, int]]:
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    [
-        ("errand", True),
-        ("_Errand", True),
-        ("stop_asked", True),
-        ("figure_words", True),
-        ("words", False),
-        ("task", False),
-    ],
+    [("errand", True), ("_Errand", True), ("stop_asked", True), ("figure_words", True), ("words", False)],
 )
 def test_the_check_itself_knows_a_retired_word(name: str, expected: bool) -> None:
     assert is_retired(name, retired_terms()) is expected
@@ -147,13 +143,13 @@ def breakable_numbers(tree: ast.AST) -> Iterator[tuple[str, int]]:
     yield from ((text, line) for text, line in sentences(tree) if BY_HAND.search(text))
 
 
-def test_numbers_get_their_units_from_one_place() -> None:
+def test_numbers_get_their_units_from_one_place(trees: Trees) -> None:
     """A sentence takes `app.values.units`: no line breaks before a unit, and sizes are in powers of 1024 everywhere."""
     found = [
-        f"{path.relative_to(ROOT)}:{line} {text}"
-        for path in (ROOT / "app").rglob("*.py")
-        if path.name not in {*STORED, "units.py"}
-        for text, line in breakable_numbers(ast.parse(path.read_text(encoding="utf-8")))
+        f"{path}:{line} {text}"
+        for path, tree in trees.items()
+        if path.startswith("app/") and Path(path).name not in {*STORED, "units.py"}
+        for text, line in breakable_numbers(tree)
     ]
     assert found == []
 
@@ -213,12 +209,9 @@ def taken_apart(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield words, node.lineno
 
 
-def test_our_own_sentences_and_names_are_not_taken_apart() -> None:
-    occurrences = {
-        (path.relative_to(ROOT).as_posix(), words)
-        for path in (ROOT / "app").rglob("*.py")
-        for words, _ in taken_apart(ast.parse(path.read_text(encoding="utf-8")))
-    }
+def test_our_own_sentences_and_names_are_not_taken_apart(trees: Trees) -> None:
+    of_app = ((path, tree) for path, tree in trees.items() if path.startswith("app/"))
+    occurrences = {(path, words) for path, tree in of_app for words, _ in taken_apart(tree)}
     assert occurrences == set(TAKEN_APART)
 
 
