@@ -18,12 +18,12 @@ AnyTrace = TypeVar("AnyTrace", bound=Trace)
 _TIMEOUT_S = 120.0
 _MAX_STEPS = 10
 _BUDGET_S = 1.0
-_BUDGET_EVENTS = 10_000
+_BUDGET_EVENTS = 3_000
 _MIN_STEPS = 3
 
 
 def trace_steps(profile: Callable[[int], tuple[AnyTrace, float]]) -> AnyTrace:
-    """Trace as many steps as fit into about a second and 10,000 events, at least one.
+    """Trace as many steps as fit into about a second and 3,000 events, at least one.
 
     Writing and reading an event costs more than tracing it: PyTorch took about 0.3 ms a kernel in all on an H200.
 
