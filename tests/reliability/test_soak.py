@@ -6,6 +6,7 @@ from pathlib import Path
 
 from app.runs.experiment.queue import entry_plan
 from app.storage.store import Store
+from tests.present import present
 from tests.reliability import soak
 
 
@@ -14,8 +15,7 @@ def test_memory_files_and_threads_are_read_beside_what_the_window_says(tmp_path:
     output.write_text('{"frame_ms": 3.5, "qt_objects": 7}\n{"frame_ms": null, "qt_objects": 9}\n')
     words = [sys.executable, "-c", "print(flush=True); input()"]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()  # before it runs Python it has no memory of its own
+        present(process.stdout).readline()  # before it runs Python it has no memory of its own
         watched = soak.Watched("window", process, output=output)
         watched.read(0.5)
     watched.read(0.6)

@@ -15,6 +15,7 @@ from app.analysis.align import (
     with_gaps,
 )
 from app.values.records import BlockColumns, Floats, Ints
+from tests.present import present
 
 MS = 1_000_000
 
@@ -185,16 +186,11 @@ def test_steps_never_go_back_and_do_not_depend_on_where_the_clock_started(origin
 def test_a_mean_is_where_all_curves_are_between_the_lowest_and_the_highest() -> None:
     short = np.array([0.0, 1.0, 2.0]), np.array([10.0, 10.0, 10.0])
     long = np.array([-1.0, 0.5, 3.0]), np.array([20.0, 20.0, 20.0])
-    envelope = mean_and_range([short, long], 100)
-    assert envelope is not None
+    envelope = present(mean_and_range([short, long], 100))
     x, mean, low, high = envelope
     assert x.tolist() == [0.0, 0.5, 1.0, 2.0]
     assert (set(mean), set(low), set(high)) == ({15.0}, {10.0}, {20.0})
     gap = np.array([0.0, 1.0, 2.0]), np.array([10.0, np.nan, 10.0])
-    with_gap = mean_and_range([short, gap], 100)
-    assert with_gap is not None
-    assert np.isnan(with_gap[1]).tolist() == [False, True, False]
+    assert np.isnan(present(mean_and_range([short, gap], 100))[1]).tolist() == [False, True, False]
     assert mean_and_range([short, (np.array([5.0, 6.0]), np.ones(2))], 100) is None, "they have no time in common"
-    dense = mean_and_range([(np.linspace(0, 1, 999), np.zeros(999))] * 2, 50)
-    assert dense is not None
-    assert len(dense[0]) == 50
+    assert len(present(mean_and_range([(np.linspace(0, 1, 999), np.zeros(999))] * 2, 50))[0]) == 50

@@ -82,11 +82,9 @@ def test_the_sampler_s_own_processor_time_is_a_share_of_one_processor() -> None:
     assert audited.sampler_cpu_pct == pytest.approx(0.7)
 
 
-@pytest.mark.parametrize("samples", [(), (sampled([]),), (sampled([0, 50]),)])
+ONE_READING = sampled([], HOST, cpu=([1.0], [0.3]))
+
+
+@pytest.mark.parametrize("samples", [(), (sampled([]),), (sampled([0, 50]),), (ONE_READING,)])
 def test_too_little_to_say(samples: tuple[SampleColumns, ...]) -> None:
     assert audit_telemetry(samples) == TelemetryAudit()
-
-
-def test_one_reading_of_processor_time_says_nothing() -> None:
-    host = sampled([], HOST, cpu=([1.0], [0.3]))
-    assert audit_telemetry((host,)) == TelemetryAudit()

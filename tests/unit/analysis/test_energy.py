@@ -20,6 +20,7 @@ from app.analysis.energy import (
 from app.values.records import Floats, SampleColumns
 from app.values.samples import Device, FieldInfo
 from tests.fakes.experiments import result
+from tests.present import present
 from workloads.catalog import Machine, complete
 
 S = 1_000_000_000
@@ -59,8 +60,7 @@ def steady(times_s: Sequence[float], power_mw: float = W700) -> tuple[Sequence[f
 
 
 def test_the_counter_s_difference_at_constant_power_is_power_times_time() -> None:
-    used = gpu_energy(gpu(counter=steady([0.0, 2.0, 4.0, 6.0])), at(1.0), at(5.0))
-    assert used is not None
+    used = present(gpu_energy(gpu(counter=steady([0.0, 2.0, 4.0, 6.0])), at(1.0), at(5.0)))
     assert used.source == COUNTER_SOURCE
     assert used.energy_mj == pytest.approx(4 * W700)
     assert used.error_mj == pytest.approx(W700 * (PERIOD_S + 2 * 1.0)), "each edge lies 1 s from its nearest reading"
@@ -70,19 +70,16 @@ def test_nobody_knows_what_was_used_while_nothing_was_read() -> None:
     """The integral bridges the two seconds of a killed sampler; its error allows for all of them. A counter counts."""
     times_s = np.delete(np.arange(0.0, 10.01, 0.1), range(41, 60))
     power = (times_s, np.full(times_s.size, W700))
-    used = gpu_energy(gpu(power=power), at(1.0), at(9.0))
-    assert used is not None
+    used = present(gpu_energy(gpu(power=power), at(1.0), at(9.0)))
     assert used.source == INTEGRAL_SOURCE
     assert used.energy_mj == pytest.approx(8 * W700)
     assert used.error_mj == pytest.approx(W700 * (PERIOD_S + 2.0))
-    counted = gpu_energy(gpu(power=power, counter=steady([0.0, 1.0, 9.0, 10.0])), at(1.0), at(9.0))
-    assert counted is not None
+    counted = present(gpu_energy(gpu(power=power, counter=steady([0.0, 1.0, 9.0, 10.0])), at(1.0), at(9.0)))
     assert counted.error_mj == pytest.approx(W700 * PERIOD_S)
 
 
 def test_readings_at_the_edges_leave_only_the_period_as_error() -> None:
-    used = gpu_energy(gpu(counter=steady([0.0, 2.0, 5.0, 6.0])), at(2.0), at(5.0))
-    assert used is not None
+    used = present(gpu_energy(gpu(counter=steady([0.0, 2.0, 5.0, 6.0])), at(2.0), at(5.0)))
     assert used.energy_mj == pytest.approx(3 * W700)
     assert used.error_mj == pytest.approx(W700 * PERIOD_S)
 
@@ -90,9 +87,7 @@ def test_readings_at_the_edges_leave_only_the_period_as_error() -> None:
 def test_a_step_in_power_at_the_edge_belongs_to_its_own_side() -> None:
     """100 W until 2 s, 700 W from there on; a reading at the edge, as a phase's beginning has it."""
     stepped = gpu(counter=([0.0, 2.0, 4.0], [0.0, 200_000.0, 1_600_000.0]))
-    before, after = gpu_energy(stepped, at(0.0), at(2.0)), gpu_energy(stepped, at(2.0), at(4.0))
-    assert before is not None
-    assert after is not None
+    before, after = present(gpu_energy(stepped, at(0.0), at(2.0))), present(gpu_energy(stepped, at(2.0), at(4.0)))
     assert before.energy_mj == pytest.approx(200_000)
     assert after.energy_mj == pytest.approx(1_400_000)
 
@@ -102,8 +97,7 @@ def test_the_error_of_an_idle_window_knows_of_the_power_beside_it() -> None:
     times = np.arange(0.0, 4.0, 0.05)
     power = np.where(times < 2.0, W700, 0.0)
     idle = gpu(counter=([0.0, 2.0, 4.0], [0.0, 1_330_000.0, 1_400_000.0]), power=(times, power))
-    used = gpu_energy(idle, at(2.0), at(4.0))
-    assert used is not None
+    used = present(gpu_energy(idle, at(2.0), at(4.0)))
     assert used.energy_mj == pytest.approx(70_000), "all of it of before"
     assert used.error_mj == pytest.approx(70_000)
 
@@ -112,8 +106,7 @@ def test_the_error_of_an_idle_window_knows_of_the_power_beside_it() -> None:
 def test_a_window_the_counter_does_not_cover_is_the_integral_of_power(window: tuple[float, float]) -> None:
     times = np.arange(-1.0, 9.01, 0.05)
     card = gpu(counter=steady([0.0, 2.0, 4.0, 6.0]), power=(times, np.full(times.size, 300_000.0)))
-    used = gpu_energy(card, at(window[0]), at(window[1]))
-    assert used is not None
+    used = present(gpu_energy(card, at(window[0]), at(window[1])))
     assert used.source == INTEGRAL_SOURCE
     assert used.energy_mj == pytest.approx(300_000 * (window[1] - window[0]))
 
@@ -122,19 +115,16 @@ def test_a_counter_that_went_backwards_is_not_used() -> None:
     """The driver was loaded again: its counter begins anew."""
     times = np.arange(0.0, 6.01, 0.05)
     power = (times, np.full(times.size, 300_000.0))
-    used = gpu_energy(
-        gpu(counter=([0.0, 2.0, 4.0, 6.0], [9e6, 9.6e6, 100.0, 600_000.0]), power=power), at(1.0), at(5.0)
+    used = present(
+        gpu_energy(gpu(counter=([0.0, 2.0, 4.0, 6.0], [9e6, 9.6e6, 100.0, 600_000.0]), power=power), at(1.0), at(5.0))
     )
-    assert used is not None
     assert used.source == INTEGRAL_SOURCE
     assert used.energy_mj == pytest.approx(1_200_000)
 
 
 def test_readings_that_failed_are_passed_over() -> None:
     card = gpu(counter=([0.0, 1.0, 2.0, 4.0], [0.0, np.nan, 2 * W700, 4 * W700]))
-    used = gpu_energy(card, at(0.5), at(3.0))
-    assert used is not None
-    assert used.energy_mj == pytest.approx(2.5 * W700)
+    assert present(gpu_energy(card, at(0.5), at(3.0))).energy_mj == pytest.approx(2.5 * W700)
 
 
 def test_neither_counter_nor_power_is_no_energy() -> None:
@@ -158,9 +148,8 @@ def test_gpus_with_different_sources_are_added_and_both_are_named() -> None:
     times = np.arange(0.0, 6.01, 0.05)
     counted = gpu(counter=steady([0.0, 3.0, 6.0]))
     integrated = gpu(power=(times, np.full(times.size, 250_000.0)), name="GPU-b")
-    used = total_energy([counted, integrated], at(1.0), at(5.0))
+    used = present(total_energy([counted, integrated], at(1.0), at(5.0)))
     parts = [gpu_energy(card, at(1.0), at(5.0)) for card in (counted, integrated)]
-    assert used is not None
     assert used.energy_mj == pytest.approx(4 * (W700 + 250_000))
     assert used.source == "energy counter and integral of power"
     assert used.error_mj == pytest.approx(sum(part.error_mj for part in parts if part))
@@ -170,17 +159,16 @@ def test_a_counter_that_stands_still_is_not_used() -> None:
     times = np.arange(0.0, 10.01, 0.05)
     power = (times, np.full(times.size, W700))
     stuck = gpu(counter=(times, np.full(times.size, 2.0**53)), power=power)
-    used = gpu_energy(stuck, at(1.0), at(9.0))
-    assert used is not None
+    used = present(gpu_energy(stuck, at(1.0), at(9.0)))
     assert used.energy_mj == pytest.approx(8 * W700)
     assert used.source == STILL_SOURCE
     assert gpu_energy(stuck, at(1.0), at(1.5)) is not None, "a window shorter than any standstill"
-    only_at_ends = gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0]), power=power), at(1.0), at(9.0))
-    assert only_at_ends is not None
+    only_at_ends = present(gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0]), power=power), at(1.0), at(9.0)))
     assert only_at_ends.source == STILL_SOURCE
     assert gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0])), at(1.0), at(9.0)) is None, "not 0 mJ"
-    off = gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0]), power=(times, np.zeros(times.size))), at(1.0), at(9.0))
-    assert off is not None
+    off = present(
+        gpu_energy(gpu(counter=([0.0, 10.0], [5.0, 5.0]), power=(times, np.zeros(times.size))), at(1.0), at(9.0))
+    )
     assert (off.energy_mj, off.source) == (0.0, COUNTER_SOURCE), "no power was drawn"
 
 
@@ -197,17 +185,19 @@ def test_a_counter_that_stands_still_is_not_used() -> None:
 def test_so_long_may_a_counter_stand_still(still_s: float, period_ms: float | None, source: str) -> None:
     times = np.arange(0.0, 10.01, 0.05)
     counter = 5_000_000 + W700 * np.maximum(0.0, times - 4.0 - still_s) + W700 * np.minimum(times, 4.0)
-    used = gpu_energy(
-        gpu(counter=(times, counter), power=(times, np.full(times.size, W700)), period_ms=period_ms), at(1.0), at(9.0)
+    used = present(
+        gpu_energy(
+            gpu(counter=(times, counter), power=(times, np.full(times.size, W700)), period_ms=period_ms),
+            at(1.0),
+            at(9.0),
+        )
     )
-    assert used is not None
     assert used.source == source
 
 
 def test_a_gap_in_the_readings_is_no_standstill() -> None:
     times = np.array([0.0, 1.0, 2.0, 7.0, 8.0, 10.0])
-    used = gpu_energy(gpu(counter=steady([*times])), at(1.0), at(9.0))
-    assert used is not None
+    used = present(gpu_energy(gpu(counter=steady([*times])), at(1.0), at(9.0)))
     assert used.energy_mj == pytest.approx(8 * W700)
     assert used.source == COUNTER_SOURCE
 
@@ -252,8 +242,7 @@ def test_the_error_bounds_what_the_counter_gets_wrong(
 ) -> None:
     card, true_mj = simulated(levels_w, readings, phase)
     end = min(start + length, 10.0)
-    used = gpu_energy(card, at(start), at(end))
-    assert used is not None
+    used = present(gpu_energy(card, at(start), at(end)))
     assert used.source == COUNTER_SOURCE
     true = float(true_mj(np.array(end)) - true_mj(np.array(start)))
     assert abs(used.energy_mj - true) <= used.error_mj + 1e-3
@@ -262,8 +251,7 @@ def test_the_error_bounds_what_the_counter_gets_wrong(
 @given(start=st.floats(0.5, 4.0), length=st.floats(0.3, 5.0), power_w=st.floats(50.0, 700.0))
 def test_the_integral_of_a_steady_power_is_right_to_the_last_digit(start: float, length: float, power_w: float) -> None:
     times = np.arange(0.0, 10.0, 0.05)
-    used = gpu_energy(gpu(power=(times, np.full(times.size, power_w * 1e3))), at(start), at(start + length))
-    assert used is not None
+    used = present(gpu_energy(gpu(power=(times, np.full(times.size, power_w * 1e3))), at(start), at(start + length)))
     assert used.energy_mj == pytest.approx(power_w * 1e3 * length, rel=1e-6)
     assert 0 < used.error_mj <= power_w * 1e3 * (PERIOD_S + 2 * 0.025 + 1e-6)
 
@@ -271,8 +259,7 @@ def test_the_integral_of_a_steady_power_is_right_to_the_last_digit(start: float,
 @pytest.mark.parametrize(("gap_s", "unread_s"), [(1.0, 0.0), (1.1, 1.1)])
 def test_a_gap_of_a_busy_machine_counts_as_read_up_to_a_second(gap_s: float, unread_s: float) -> None:
     times_s = np.concatenate((np.arange(0.0, 5.0, 0.05), 4.95 + gap_s + np.arange(0.0, 5.0, 0.05)))
-    used = gpu_energy(gpu(power=(times_s, np.full(times_s.size, W700))), at(1.0), at(9.0))
-    assert used is not None
+    used = present(gpu_energy(gpu(power=(times_s, np.full(times_s.size, W700))), at(1.0), at(9.0)))
     assert used.error_mj == pytest.approx(W700 * (PERIOD_S + unread_s))
 
 

@@ -21,6 +21,7 @@ from app.analysis.equality import (
 )
 from app.values.records import EqualityCheck, StoredRun
 from tests.fakes.experiments import result
+from tests.present import present
 from workloads.catalog import Machine, complete
 from workloads.protocol import RunSpec, Value
 
@@ -133,8 +134,7 @@ def test_the_newest_check_counts_in_both_directions() -> None:
     runs = [stored(1, NHWC, check(BASE, difference=0.5, at=2)), stored(2, NHWC, check(BASE, difference=1e-3, at=3))]
     known = known_checks([*runs, stored(3, KERAS)])
     for pair in ((NHWC, BASE), (BASE, NHWC)):
-        equality = find_equality(*pair, known)
-        assert equality is not None
+        equality = present(find_equality(*pair, known))
         assert (equality.state, equality.difference) == ("same", 1e-3)
     assert find_equality(KERAS, BASE, known) is None
 
@@ -146,8 +146,7 @@ def test_two_checks_against_a_third_show_that_two_are_the_same_but_not_that_they
         stored(3, OLDER, check(BASE, 1e-7, 0.049)),
     ]
     known = known_checks(runs)
-    equality = find_equality(NHWC, KERAS, known)
-    assert equality is not None
+    equality = present(find_equality(NHWC, KERAS, known))
     assert (equality.state, equality.tensor) == ("same", "conv1/kernel")
     assert (equality.loss_difference, equality.difference) == pytest.approx((3e-7, 3e-3))
     assert find_equality(OLDER, KERAS, known) is None

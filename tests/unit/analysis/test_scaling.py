@@ -8,6 +8,7 @@ from app.analysis.scaling import Cause, scalings
 from app.values.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
+from tests.present import present
 
 Runs = tuple[StoredRun, ...]
 
@@ -73,8 +74,7 @@ def test_waiting_for_a_slow_gpu_is_not_taken_for_communication() -> None:
     assert pair.cause == "imbalance"
     assert pair.many.imbalance == pytest.approx(6 / 23)
     assert pair.many.straggler_ms == pytest.approx(6.0, rel=1e-2)
-    assert pair.many.parts is not None
-    assert pair.many.parts.communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
+    assert present(pair.many.parts).communication_ms == pytest.approx(3.5, rel=1e-2), "it looks like communication"
 
 
 def test_waiting_for_data_is_not_taken_for_launching() -> None:
@@ -94,8 +94,7 @@ def test_what_is_lost_adds_up_to_the_longer_step() -> None:
     assert pair.lost is not None
     assert pair.lost.step_ms == pytest.approx(pair.many.step_ms - pair.few.step_ms / 2)
     assert pair.lost.idle_ms == pytest.approx(8.5, rel=1e-2)
-    assert pair.many.traced is not None
-    assert pair.many.traced.kernels == 900
+    assert present(pair.many.traced).kernels == 900
     assert pair.many.gap_us == pytest.approx(10.0, rel=1e-2)
 
 

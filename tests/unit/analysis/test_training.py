@@ -13,6 +13,7 @@ from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.experiments import result
 from tests.fakes.runs import S
+from tests.present import present
 from workloads.catalog import Machine
 from workloads.protocol import Epoch, RunSpec
 
@@ -73,8 +74,7 @@ def decided(one: list[float], other: list[float]) -> AccuracyDecision:
         )
         for side in (enumerate(one, 1), enumerate(other, 50))
     )
-    comparison = compare_accuracy(mine, theirs)
-    assert comparison is not None
+    comparison = present(compare_accuracy(mine, theirs))
     return comparison.decision
 
 
