@@ -1,14 +1,16 @@
 """A terminal: the lines that it shows of what was written to it."""
 
 import re
+from typing import TextIO
 
 import pytest
 
 _CONTROL = re.compile(r"\x1b\[([?\d;]*)([A-Za-z])|(\r)|(\n)")
 
 
-def use_terminal(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
-    """Let rich take what it writes to for a terminal without colours of this width."""
+def use_terminal(monkeypatch: pytest.MonkeyPatch, stream: TextIO, columns: int) -> None:
+    """Let a stream be taken for a terminal without colours of this width."""
+    monkeypatch.setattr(stream, "isatty", lambda: True)
     for name, value in (("TERM", "xterm"), ("COLUMNS", str(columns)), ("NO_COLOR", "1")):
         monkeypatch.setenv(name, value)
 

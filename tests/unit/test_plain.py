@@ -82,15 +82,13 @@ def test_a_cell_is_one_line_and_columns_stay_aligned(
     lines = [r"a\u001b[1m run 7  completed  1", "b                            2"]
     print_table(("", ""), rows)
     assert capsys.readouterr().out.splitlines() == lines
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, 80)
+    use_terminal(monkeypatch, sys.stdout, 80)
     print_table(("", ""), rows)
     assert capsys.readouterr().out.splitlines() == lines
 
 
 def test_painted_lines_are_plain(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    use_terminal(monkeypatch, 200)
+    use_terminal(monkeypatch, sys.stderr, 200)
     with plain_output():
         lines = StatusLines()
         lines.paint("run", HOSTILE, 0.5, HOSTILE)

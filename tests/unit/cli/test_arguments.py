@@ -19,11 +19,6 @@ from tests.fakes.command_line import parse_arguments
 from workloads.catalog import Machine, UsageError, workload
 
 
-def test_no_interpreter_is_a_value_too() -> None:
-    variants = several_variants(workload("cnn10"), ["interpreter=,/envs/tf216"], Machine())
-    assert [spec.variant["interpreter"] for spec in variants] == ["", "/envs/tf216"]
-
-
 @pytest.mark.parametrize(
     "words",
     [

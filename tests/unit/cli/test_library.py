@@ -42,8 +42,7 @@ def test_on_a_terminal_a_list_has_twenty_runs_and_never_loses_its_throughput(
         for number in range(4, 22):
             keep(store, uid=f"uid-{number}")
     assert len(run("list").splitlines()) == 22, "all where nobody reads"
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, columns)
+    use_terminal(monkeypatch, sys.stdout, columns)
     head, *lines = run("list").splitlines()
     assert "throughput" in head
     assert [word for word in ("started", "tags") if word in head] == words

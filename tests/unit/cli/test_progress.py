@@ -45,8 +45,7 @@ def test_on_a_terminal_one_line_is_painted_over_and_enter_ends_the_wait(
     keyboard, terminal = both_ends
     with os.fdopen(keyboard, "wb", buffering=0) as keys, os.fdopen(terminal, encoding="utf-8") as typed:
         monkeypatch.setattr(sys, "stdin", typed)
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-        use_terminal(monkeypatch, 100)
+        use_terminal(monkeypatch, sys.stderr, 100)
         line = WaitLine()
         words = "Waiting: GPU 0 at 61\xa0°C ({} of 60\xa0s; Enter skips the wait)"
         assert line(held(1.0))

@@ -25,9 +25,7 @@ COMMANDS = (
 def test_numbers_read_alike_in_a_terminal_and_in_reports(
     reference_database: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)  # files get plain spaces
-    monkeypatch.setenv("NO_COLOR", "1")
-    use_terminal(monkeypatch, 1_000)
+    use_terminal(monkeypatch, sys.stdout, 1_000)
     found = {}
     for words in COMMANDS:
         assert main([*words, "--db", str(reference_database)]) == 0

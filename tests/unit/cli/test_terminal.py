@@ -51,8 +51,7 @@ WIDE = [("a variant with a long name", "1,000", "12.5\xa0ms"), ("another", "2", 
 def test_what_a_terminal_has_no_room_for_stands_below(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, 27)
+    use_terminal(monkeypatch, sys.stdout, 27)
     print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}))
     assert capsys.readouterr().out.splitlines() == [
         *("name         value     step", "a variant    1,000  12.5\xa0ms"),
@@ -70,8 +69,7 @@ def test_what_a_terminal_has_no_room_for_stands_below(
 
 
 def test_a_number_in_a_head_keeps_its_unit(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, 12)
+    use_terminal(monkeypatch, sys.stdout, 12)
     print_table(("name", "95\xa0% CI"), [("a", "1")], right=frozenset({1}))
     assert capsys.readouterr().out.splitlines() == ["        95\xa0%", "name      CI", "a          1"]
 
@@ -81,8 +79,7 @@ def test_no_column_is_lost_and_no_number_broken_on_any_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
 ) -> None:
     heads = ("variant", *(f"figure {n} of\xa0all" for n in range(8)))
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, columns)
+    use_terminal(monkeypatch, sys.stdout, columns)
     monkeypatch.delenv("NO_COLOR")
     print_table(heads, [("one of several", *(f"{n}23,456,789" for n in range(8)))], right=frozenset(range(1, 9)))
     styled = capsys.readouterr().out
@@ -99,8 +96,7 @@ def test_no_column_is_lost_and_no_number_broken_on_any_terminal(
 def test_what_can_be_spared_gives_way_before_anything_is_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int, heads: str
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, columns)
+    use_terminal(monkeypatch, sys.stdout, columns)
     print_table(("name", "value", "step"), WIDE, right=frozenset({1, 2}), spare=("step", "value"))
     head, *lines = capsys.readouterr().out.splitlines()
     assert (head.split(), len(lines)) == (heads.split(), 2)
@@ -109,8 +105,7 @@ def test_what_can_be_spared_gives_way_before_anything_is_broken(
 def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    use_terminal(monkeypatch, 32)
+    use_terminal(monkeypatch, sys.stdout, 32)
     table = (
         ("Batch size", "1 GPU NHWC: images/s", "gain"),
         [("128", "31,510", "+4.7\xa0%"), ("256", "35,526", "+7.8\xa0%")],
@@ -158,8 +153,7 @@ def test_progress_is_a_line_per_phase_where_stderr_is_no_terminal(capsys: pytest
 def test_progress_is_painted_over_on_a_terminal(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    use_terminal(monkeypatch, 80)
+    use_terminal(monkeypatch, sys.stderr, 80)
     sink = ProgressSink()
     for event in EVENTS[:-1]:
         sink.handle(event)
@@ -173,8 +167,7 @@ def test_progress_is_painted_over_on_a_terminal(
 
 
 def test_a_bar_shows_how_far_the_phase_is(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    use_terminal(monkeypatch, 80)
+    use_terminal(monkeypatch, sys.stderr, 80)
     monkeypatch.setattr(progress, "_REPAINT_S", 0.0)
     sink = ProgressSink("[1/2] ")
     for event in EVENTS[1:5]:
@@ -186,8 +179,7 @@ def test_a_bar_shows_how_far_the_phase_is(monkeypatch: pytest.MonkeyPatch, capsy
 def test_several_runs_have_a_line_each_and_what_is_said_stands_above_them(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    use_terminal(monkeypatch, 30)
+    use_terminal(monkeypatch, sys.stderr, 30)
     line = StatusLines()
     one, other = ProgressSink("[1/2] ", line), ProgressSink("[2/2] ", line)
     one.handle(PhaseStarted(phase="import", t_ns=1))

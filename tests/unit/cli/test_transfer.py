@@ -143,7 +143,7 @@ def line(monkeypatch: pytest.MonkeyPatch, *, is_live: bool) -> tuple[PercentLine
 def test_progress_is_quiet_at_first_then_painted_over(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    use_terminal(monkeypatch, 80)
+    use_terminal(monkeypatch, sys.stderr, 80)
     shown, clock = line(monkeypatch, is_live=True)
     written, seen = "", []
     for at, share in ((100.5, 0.1), (101.0, 0.25), (101.05, 0.26), (101.2, 0.28)):

@@ -526,15 +526,6 @@ def test_a_variant_says_how_many_of_its_runs_are_not_what_was_asked() -> None:
     ]
 
 
-def test_runs_in_different_environments_are_doubted() -> None:
-    runs = [stored_run(run_row(n), environment={"driver": driver}) for n, driver in ((1, "580"), (2, "575"))]
-    assert any("575" in warning.sentence for warning in compare(prepare_comparison(runs), 1).warnings)
-
-
-def looks_of(rows: Sequence[RunRow]) -> list[int]:
-    return list(of(rows).styles.values())
-
-
 def test_runs_of_a_variant_share_a_hue_and_no_two_runs_look_alike() -> None:
     looks = of(repeated(4)).styles
     assert {looks[run] % HUES for run in (1, 3, 5, 7)} == {looks[1] % HUES}
@@ -545,7 +536,7 @@ def test_runs_of_a_variant_share_a_hue_and_no_two_runs_look_alike() -> None:
 @pytest.mark.parametrize("variants", [1, 2, 4, 12, 20])
 def test_twenty_runs_can_be_told_apart(variants: int) -> None:
     rows = [run_row(n + 1, units=64 + n % variants) for n in range(20)]
-    looks = looks_of(rows)
+    looks = list(of(rows).styles.values())
     assert len(looks) == 20
     assert len({(look % HUES, dash_pattern(look)) for look in looks}) == 20
 
@@ -625,13 +616,9 @@ def test_intervals_wide_and_narrow_have_one_format() -> None:
     assert texts == ["900–1,110", "500–2,000", ""]
 
 
-def compared(rows: Sequence[RunRow]) -> Comparison:
-    return compare(prepare_comparison([stored_run(row, measured=bool(row.summary.throughput)) for row in rows]), 1)
-
-
 def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_on_the_screen_and_once_copied() -> None:
     rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
-    found = compared(rows)
+    found = of(rows)
     meant = "So the verdict is about what ran, not what was requested."
     detail = f"Run 2: {MISLABELLED.reason}"
     assert comparison_lines(found)[0] == HeaderLine(
@@ -642,7 +629,7 @@ def test_what_runs_that_are_not_what_they_say_mean_for_the_verdict_is_said_once_
 
 def test_notes_on_the_table_come_after_the_doubts_and_are_not_copied() -> None:
     rows = [run_row(1, throughput=1000.0), run_row(2, units=128, outcome="refused", throughput=None)]
-    found = compared(rows)
+    found = of(rows)
     assert comparison_lines(found)[-1] == HeaderLine(
         "Without a measured part, time zero is the start of the run.", "note"
     )

@@ -1,10 +1,11 @@
 """Why variants differ, as a reader sees it: the sentence, the notes, the waterfall and the table."""
 
+import functools
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import combinations, pairwise
-from pathlib import Path
 
 import pytest
 
@@ -22,8 +23,14 @@ from workloads.protocol import Value
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory: pytest.TempPathFactory) -> list[StoredRun]:
-    return load_reference(tmp_path_factory.mktemp("reference"))
+def runs_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], list[StoredRun]]:
+    """What returns the reference runs of a file, each read once."""
+    return functools.cache(partial(load_reference, tmp_path_factory.mktemp("reference")))
+
+
+@pytest.fixture(scope="module")
+def reference(runs_of: Callable[[str], list[StoredRun]]) -> list[StoredRun]:
+    return runs_of("cnn")
 
 
 def views(*runs: StoredRun) -> tuple[WhyView, ...]:
@@ -202,8 +209,10 @@ def test_the_caveat_on_fusions_stands_wherever_a_compiler_merged_kernels(
         assert fusions == ([compilers] if compilers else [])
 
 
-def test_what_ran_decides_on_that_caveat_whoever_asked_for_the_compiler(tmp_path: Path) -> None:
-    runs = load_reference(tmp_path, "lstm")
+def test_what_ran_decides_on_that_caveat_whoever_asked_for_the_compiler(
+    runs_of: Callable[[str], list[StoredRun]],
+) -> None:
+    runs = runs_of("lstm")
 
     def merged(**variant: Value) -> set[frozenset[str]]:
         return {merging_compilers([run]) for run in runs_with(runs, "lstm", **variant)}
@@ -244,10 +253,12 @@ def test_a_part_that_is_next_to_nothing_is_not_named(lost_ms: float, is_named: b
 
 
 @pytest.mark.parametrize("file", ["cnn", "lstm", "scaling", "xla"])
-def test_of_all_pairs_the_largest_part_is_named_and_shares_are_of_the_whole(tmp_path: Path, file: str) -> None:
+def test_of_all_pairs_the_largest_part_is_named_and_shares_are_of_the_whole(
+    runs_of: Callable[[str], list[StoredRun]], file: str
+) -> None:
     """Of every two variants of one workload among the reference runs."""
     groups: dict[str, list[StoredRun]] = {}
-    for run in load_reference(tmp_path, file):
+    for run in runs_of(file):
         groups.setdefault(repr(run.row.spec), []).append(run)
     pairs = 0
     for base, other in combinations(groups.values(), 2):

@@ -30,7 +30,7 @@ GROUPS = tuple(
 )
 
 
-def test_the_first_reasons_are_told_and_how_many_more_there_are() -> None:
+def test_the_first_reasons_are_told_and_the_others_when_asked_for() -> None:
     words = describe_refused(GROUPS, 5000, show_all=False)
     assert words.text == (
         "1,234 of 5,000 combinations cannot run here and are left out:\n"
@@ -38,15 +38,9 @@ def test_the_first_reasons_are_told_and_how_many_more_there_are() -> None:
         "30 ×  It does not fit."
     )
     assert words.more_label == "1 more reason …"
-
-
-def test_every_reason_is_told_when_asked_for() -> None:
     words = describe_refused(GROUPS, 5000, show_all=True)
     assert words.text.endswith("\n4 ×  2 GPUs: It does not fit.")
     assert words.more_label == "Fewer reasons"
-
-
-def test_there_are_no_others_where_all_reasons_are_told_at_once() -> None:
     assert describe_refused(GROUPS[:2], 5000, show_all=False).more_label == ""
     assert describe_refused((), 5000, show_all=False) == ("", "")
 
@@ -158,13 +152,6 @@ def test_runs_of_an_experiment_that_goes_on_count_and_others_are_said_to_be_left
     assert describe_stored(ahead, countable)[1:] == [f"Not counted: 1 stored run of {units.local_time(others[0])}."]
     assert describe_stored(ExperimentProgress(planned=6, done=0), ahead)[0].startswith("Not counted: 2 stored runs")
     assert describe_stored(none := ExperimentProgress(planned=6, done=0), none) == []
-
-
-def test_an_early_end_makes_it_the_longest_time() -> None:
-    ahead = ExperimentProgress(planned=40, done=0, left=TimeLeft(320, 400, 480), timing_runs=0)
-    assert describe_estimate(ahead, at_most=True) == [
-        "This takes at most 5 to 8 min (estimated from runs on other machines, as none is stored here)."
-    ]
 
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:

@@ -1,18 +1,18 @@
 """The verdict of an experiment: in a few words, as the notice has it, and as a forest plot while it is made."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import product
 
 import pytest
 
-from app.queries import Question
+from app.queries import NO_QUESTION, Question
 from app.values.events import Summary
 from app.values.records import RunRow
 from app.viewmodels.compare import verdict as verdict_module
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.queue import NO_VERDICT
-from app.viewmodels.experiment.verdict_text import answer_on, experiment_result, experiment_verdict
+from app.viewmodels.experiment.verdict_text import ExperimentResult, answer_on, experiment_result, experiment_verdict
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -23,6 +23,18 @@ def runs(*throughputs: Sequence[float]) -> list[RunRow]:
     return [
         run_row(number, batch_size=batch, throughput=value) for number, (batch, value) in enumerate(measured, start=1)
     ]
+
+
+def result_of(
+    rows: Sequence[RunRow],
+    planned: Sequence[RunRow] = (),
+    disturbances: Mapping[int, str] | None = None,
+    question: Question = NO_QUESTION,
+) -> ExperimentResult:
+    """Return the result of runs, of which some may still wait."""
+    result = experiment_result([row.spec for row in planned or rows], rows, disturbances or {}, question)
+    assert result is not None
+    return result
 
 
 def test_the_first_sentence_is_the_answer_and_the_others_come_after_it() -> None:
@@ -55,28 +67,22 @@ def test_an_experiment_is_answered_about_the_setting_that_it_asks_about() -> Non
     ]
     for asked, answer in (("xla", "XLA on is 2.00× as fast as XLA off"), ("batch_size", "Batch size 64 is 2.00× as")):
         assert experiment_verdict(rows, Question(asked)).sentence.startswith(answer)
-        result = experiment_result([row.spec for row in rows], rows, {}, Question(asked))
-        assert result is not None
+        result = result_of(rows, question=Question(asked))
         assert result.answer == experiment_verdict(rows, Question(asked)).sentence
         assert result.answer == answer_on(rows, asked=asked).answer
-        chosen = experiment_result([row.spec for row in rows], rows, {}, Question(asked, 30))
-        assert chosen is not None
+        chosen = result_of(rows, question=Question(asked, 30))
         assert (result.rows[0].name, chosen.rows[0].name) == ("Batch size 32", "Batch size 64 · XLA on")
 
 
 def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() -> None:
     rows = runs((1000, 1001, 999), (900, 901, 899), (2500, 2501, 2499), (1,))
-    specs = [row.spec for row in rows]
-    result = experiment_result(specs, rows[:-1], {})
-    assert result is not None
+    result = result_of(rows[:-1], rows)
     assert result.answer == compute_verdict(rows[:-1], 1).answer
-    first = experiment_result(specs, rows[:1], {})
-    assert first is not None
+    first = result_of(rows[:1], rows)
     assert first.answer == "No answer yet", "the others are still to come"
     assert (bool(result.axis.ticks), first.axis.ticks) == (True, ())
     going_on = replace(rows[-1], outcome=None, summary=Summary())
-    running = experiment_result(specs, [*rows[:-1], going_on], {})
-    assert running is not None
+    running = result_of([*rows[:-1], going_on])
     assert (running.rows[-1].change, running.rows[-1].runs) == ("running", "")
     assert [(row.name, row.change, row.runs, row.is_fastest) for row in result.rows] == [
         ("Batch size 32", "baseline", "3 runs", False),
@@ -105,8 +111,7 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
 )
 def test_a_result_says_what_it_lacks(throughputs: Sequence[Sequence[float]], next_step: str) -> None:
     rows = runs(*throughputs)
-    result = experiment_result([row.spec for row in rows], rows, {})
-    assert result is not None
+    result = result_of(rows)
     assert result.next_step == next_step
 
 
@@ -117,8 +122,7 @@ def test_more_repeats_are_named_where_no_difference_is_seen_and_offered_where_th
     (required,) = (result.required_repeats for result in compute_verdict(rows, 1).results if result.required_repeats)
     for most, offered in ((required.repeats, required.repeats), (required.repeats - 1, 0)):
         monkeypatch.setattr(verdict_module, "_MOST_OFFERED", most)
-        found = experiment_result([row.spec for row in rows], rows, {})
-        assert found is not None
+        found = result_of(rows)
         assert found.more_repeats == offered
         assert f"{required.repeats} more repeats of each" in found.next_step
 
@@ -137,8 +141,7 @@ def test_the_fastest_is_named_where_it_is_faster_than_all_others(
     throughputs: Sequence[Sequence[float]], fastest: str | None
 ) -> None:
     rows = runs(*throughputs)
-    result = experiment_result([row.spec for row in rows], rows, {})
-    assert result is not None
+    result = result_of(rows)
     assert [row.name for row in result.rows if row.is_fastest] == ([fastest] if fastest else [])
 
 
@@ -146,15 +149,13 @@ def test_seeds_of_a_variant_are_one_row() -> None:
     rows = [
         run_row(number, batch_size=32 * (1 + number % 2), seed=number // 2, throughput=1000.0) for number in range(6)
     ]
-    result = experiment_result([row.spec for row in rows], rows, {})
-    assert result is not None
+    result = result_of(rows)
     assert [(row.name, row.runs) for row in result.rows] == [("Batch size 32", "3 runs"), ("Batch size 64", "3 runs")]
 
 
 def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
     rows = runs((1000, 9000, 200), (1100, 8000, 150))
-    result = experiment_result([row.spec for row in rows], rows, {})
-    assert result is not None
+    result = result_of(rows)
     wide = result.rows[1]
     assert wide.high is not None
     assert wide.ratio is not None
@@ -165,22 +166,15 @@ def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
 def test_one_variant_has_no_result_and_none_is_needed_yet() -> None:
     (row,) = runs((1000,))
     assert experiment_result([row.spec], [row], {}) is None
-    specs = [row.spec for row in runs((1,), (1,))]
-    result = experiment_result(specs, [], {})
-    assert result is not None
-    assert [row.change for row in result.rows] == ["waiting", "waiting"]
+    assert [row.change for row in result_of([], runs((1,), (1,))).rows] == ["waiting", "waiting"]
 
 
 def test_the_lamp_says_in_how_many_runs_the_machine_was_busy_and_by_what() -> None:
     rows = runs((1000, 1001, 999), (2000, 2001, 1999))
-    specs = [row.spec for row in rows]
     before, quiet, busy = (
-        experiment_result(specs, rows, disturbances)
+        result_of(rows, disturbances=disturbances)
         for disturbances in ({}, {row.run: "" for row in rows}, {1: "", 2: "Others.", 4: "Others.", 5: "A sleep."})
     )
-    assert before is not None
-    assert quiet is not None
-    assert busy is not None
     assert (before.lamp, before.disturbance) == ("", "")
     assert (quiet.lamp, quiet.disturbance) == ("Quiet machine", "")
     assert (busy.lamp, busy.disturbance) == ("Busy machine in 3 of 4 runs", "Others.\nA sleep.")
@@ -189,12 +183,7 @@ def test_the_lamp_says_in_how_many_runs_the_machine_was_busy_and_by_what() -> No
 
 def test_a_run_that_was_stopped_before_it_measured_says_nothing_of_the_machine() -> None:
     rows = [*runs((1000,), (2000,)), run_row(3, batch_size=32, throughput=None, outcome="stopped")]
-    one, none = (
-        experiment_result([row.spec for row in rows], some, {row.run: "Others." for row in some})
-        for some in (rows, rows[2:])
-    )
-    assert one is not None
-    assert none is not None
+    one, none = (result_of(some, rows, {row.run: "Others." for row in some}) for some in (rows, rows[2:]))
     assert (one.lamp, [row.runs for row in one.rows]) == (
         "Busy machine in 2 of 2 runs",
         ["1 run, 1 stopped, 1 busy", "1 run, 1 busy"],
@@ -206,10 +195,7 @@ def test_a_run_that_was_stopped_before_it_measured_says_nothing_of_the_machine()
 def test_a_run_that_did_not_come_to_its_end_is_shown_and_changes_nothing_else(outcome: OutcomeName) -> None:
     rows = runs((1000, 1001, 999), (2000, 2001, 1999))
     cut_off = run_row(9, batch_size=64, throughput=900.0, outcome=outcome)
-    specs = [row.spec for row in rows]
-    before, after = (experiment_result(specs, some, {}) for some in (rows, [*rows, cut_off]))
-    assert before is not None
-    assert after is not None
+    before, after = (result_of(some, rows) for some in (rows, [*rows, cut_off]))
     assert after.answer == before.answer
     assert [replace(row, runs="") for row in after.rows] == [replace(row, runs="") for row in before.rows]
     assert [row.runs for row in after.rows] == ["3 runs", f"3 runs, 1 {outcome.replace('_', ' ')}"]

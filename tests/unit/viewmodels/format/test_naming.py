@@ -24,33 +24,36 @@ from workloads.protocol import RunSpec, Value
 MIXED = ("NVIDIA H200", "NVIDIA GeForce RTX 4090", "NVIDIA H200")
 
 
-def test_a_card_is_called_without_its_maker_and_brand() -> None:
+def test_cards_of_each_name_are_counted_in_the_order_they_come_without_maker_and_brand() -> None:
     assert [short_gpu_name(name) for name in MIXED[:2]] == ["H200", "RTX 4090"]
-
-
-def test_cards_of_each_name_are_counted_in_the_order_they_come() -> None:
     assert format_gpu_counts(MIXED) == "2× H200, 1× RTX 4090"
     assert format_gpu_counts(()) == ""
-
-
-def test_a_single_card_may_go_without_its_count() -> None:
     assert format_gpu_counts(MIXED, separator=" + ", single_prefix="") == "2× H200 + RTX 4090"
 
 
 MACHINE = Machine(gpus=(Gpu(index=0, uuid="a", name="H200"), Gpu(index=1, uuid="b", name="H200")), cpu_count=8)
 
 
-def test_a_name_says_what_runs_where() -> None:
-    spec = complete("cnn10", {"gpus": 2, "precision": "bfloat16", "xla": True}, MACHINE)
-    assert short_name(spec) == "cnn10 TensorFlow Native NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA"
+ON_CPU = "lstm TensorFlow Standard · CPU · batch 32"
 
 
-def test_defaults_of_the_cpu_are_not_named() -> None:
-    assert short_name(complete("lstm", {}, Machine())) == "lstm TensorFlow Standard · CPU · batch 32"
-
-
-def test_what_is_unusual_is_named() -> None:
-    assert short_name(complete("lstm", {"layers": 4}, MACHINE)) == "lstm TensorFlow cuDNN · 1 GPU · batch 64 · layers 4"
+@pytest.mark.parametrize(
+    ("spec", "name"),
+    [
+        (
+            complete("cnn10", {"gpus": 2, "precision": "bfloat16", "xla": True}, MACHINE),
+            "cnn10 TensorFlow Native NCHW · 2 GPUs · batch 1024 · bfloat16 · XLA",
+        ),
+        (complete("lstm", {}, Machine()), ON_CPU),
+        (complete("lstm", {"layers": 4}, MACHINE), "lstm TensorFlow cuDNN · 1 GPU · batch 64 · layers 4"),
+        (RunSpec(workload="mine", variant={"gpus": 1, "depth": 3}), "mine TensorFlow · 1 GPU · depth 3"),
+        (complete("lstm", {"seconds": 3, "seed": 7}, Machine()), ON_CPU),
+    ],
+)
+def test_a_name_says_what_runs_where_and_what_is_unusual_and_not_what_is_measured_and_kept(
+    spec: RunSpec, name: str
+) -> None:
+    assert short_name(spec) == name
 
 
 def test_an_experiment_names_the_value_that_is_empty() -> None:
@@ -58,10 +61,6 @@ def test_an_experiment_names_the_value_that_is_empty() -> None:
     assert experiment_name(specs) == "lstm: Packages none, six==1.16.0"
     specs = [complete("lstm", {"interpreter": path}, Machine()) for path in ("", "/envs/tf216")]
     assert experiment_name(specs) == "lstm: Python own, …/tf216"
-
-
-def test_an_unknown_workload_still_has_a_name() -> None:
-    assert short_name(RunSpec(workload="mine", variant={"gpus": 1, "depth": 3})) == "mine TensorFlow · 1 GPU · depth 3"
 
 
 def test_an_experiment_is_named_by_what_varies_and_by_what_is_not_as_usual() -> None:
@@ -91,11 +90,6 @@ def test_packages_are_named_as_they_were_typed() -> None:
     specs = [complete("lstm", {"packages": packages}, Machine()) for packages in ("", "torch==2.9.1 numpy<2")]
     assert variant_names(specs) == ["No packages", "Packages torch==2.9.1 numpy<2"]
     assert short_name(specs[1]).endswith(" · packages torch==2.9.1 numpy<2")
-
-
-def test_what_is_measured_and_kept_is_no_part_of_a_name() -> None:
-    spec = complete("lstm", {"seconds": 3, "seed": 7}, Machine())
-    assert short_name(spec) == "lstm TensorFlow Standard · CPU · batch 32"
 
 
 def test_a_run_older_than_a_parameter_is_named_and_told_apart_as_if_it_had_its_default() -> None:
@@ -204,6 +198,7 @@ def test_a_workload_of_the_user_s_own_is_named_by_what_its_file_adds_and_by_the_
         ({"data": "stand_in"}, " · data stand-in"),
         ({"all_reduce": "data_parallel", "gpus": 2}, " · all-reduce DataParallel"),
         ({"all_reduce": "hierarchical", "gpus": 2}, " · all-reduce hierarchical copy"),
+        ({"framework": "pytorch", "gpus": 1, "layout": "NHWC", "cuda_graph": True}, " · CUDA graph"),
     ],
 )
 def test_a_value_that_is_a_name_keeps_its_capitals(given: dict[str, Value], ending: str) -> None:
@@ -238,8 +233,3 @@ def test_a_parameter_without_a_label_has_one_made_of_its_name() -> None:
     spec = RunSpec(workload="no_longer_known", variant={"hidden_units": 64, "_": 1})
     assert parameter_label(spec, "hidden_units") == "Hidden units"
     assert parameter_label(spec, "_") == "_"
-
-
-def test_a_setting_that_has_a_name_keeps_its_capitals() -> None:
-    spec = complete("cnn10", {"framework": "pytorch", "gpus": 1, "layout": "NHWC", "cuda_graph": True}, MACHINE)
-    assert short_name(spec).endswith(" · CUDA graph")
