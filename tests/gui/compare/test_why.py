@@ -3,13 +3,12 @@
 from dataclasses import replace
 
 import pytest
-from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.gui.compare.screen import CompareView
 from app.gui.compare.tabs import PartsTable
-from app.gui.theme import DARK, LIGHT, Theme
+from app.gui.theme import Theme
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.compare.why import WhyRow
@@ -40,21 +39,6 @@ def test_the_first_variant_shown_is_one_of_which_there_is_something_to_say(scree
     show(screen, NHWC, untraced, NCHW)
     screen.tabs.open_tab("Why")
     assert screen.tabs.why.choice.currentText().startswith("NCHW")
-
-
-def test_idle_time_unfolds_to_its_causes(screen: CompareView) -> None:
-    waits = [
-        traced_run(n, step_ms, {CONV: 9.0}, waits=(0.9, 0.1), layout=layout)
-        for n, step_ms, layout in ((1, 20.0, "NHWC"), (2, 30.0, "NCHW"))
-    ]
-    show(screen, *waits)
-    screen.tabs.open_tab("Why")
-    idle = screen.tabs.why.table.topLevelItem(0)
-    assert idle is not None
-    assert [idle.child(n).text(0) for n in range(idle.childCount())] == [  # type: ignore[union-attr]
-        "waiting for the host to launch",
-        "between two kernels",
-    ]
 
 
 @pytest.mark.parametrize("width", [856, 1038])
@@ -118,20 +102,3 @@ def test_without_a_trace_the_tab_has_a_sentence_alone(screen: CompareView) -> No
     assert not screen.tabs.why.table.isVisible()
     show(screen, NHWC)
     assert "Why" not in screen.tabs.titles, "one variant differs from nothing"
-
-
-def test_the_waterfall_has_the_colours_of_the_scheme(screen: CompareView, theme: Theme) -> None:
-    show(screen, NHWC, NCHW)
-    screen.tabs.open_tab("Why")
-
-    def colours() -> set[str]:
-        (chart,) = screen.tabs.why.findChildren(type(screen.tabs.charts))
-        (widget,) = chart.widgets
-        picture = widget.grab().toImage()
-        rows = [round(area.centre[1]) - 4 for area in widget.hit_areas]
-        return {picture.pixelColor(x, y).name() for y in rows for x in range(picture.width())}
-
-    assert {LIGHT.curves[1], LIGHT.curves[2]} <= colours()
-    theme.apply(Qt.ColorScheme.Dark)
-    assert {DARK.curves[1], DARK.curves[2]} <= colours()
-    theme.apply(Qt.ColorScheme.Light)

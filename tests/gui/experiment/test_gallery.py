@@ -190,18 +190,6 @@ def test_the_button_follows_every_key_and_is_never_older_than_the_text(screen_on
     assert varied(screen.start(), "batch_size") == [(8,), (16,)]
 
 
-def test_what_cannot_run_is_said_before_it_starts_and_left_out(screen_on: Open) -> None:
-    screen = screen_on(workload="lstm")
-    screen.choose("implementation", "cudnn", "standard")
-    screen.choose("xla", False, True)
-    words = screen.visible_text()
-    assert "1 of 4 combinations cannot run here and are left out:" in words
-    assert "1 ×  cuDNN with XLA on: XLA cannot compile cuDNN's layers" in words
-    plan = screen.start()
-    assert varied(plan, "implementation", "xla") == [("cudnn", False), ("standard", False), ("standard", True)]
-    assert len(plan.notes) == 1
-
-
 def test_many_reasons_unfold(screen_on: Open) -> None:
     screen = screen_on(CPU_INVENTORY, "lstm")
     screen.choose("implementation", "standard", "cudnn", "block_fused")

@@ -10,7 +10,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialogButtonBox, QMenu, QMessageBox
 
 from app.gui.history.annotations import NoteDialog, TagDialog
-from app.queries import RunQuery
 from app.storage.store import Store
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -150,12 +149,6 @@ def test_deleted_runs_are_looked_at_restored_or_deleted_for_good(screen: History
     screen.wait_for("Run", "1")
     screen.escape()
     screen.wait_for("Run", "4", "2")
-
-
-def test_runs_of_an_experiment_are_filtered(screen: HistoryPage) -> None:
-    screen.filter("Experiment", "layouts")
-    screen.wait_for("Run", "3", "2")
-    assert screen.view.overview.listing.query == RunQuery(chosen={"experiment": ("2",)})
 
 
 def test_groups_fold_and_choosing_a_group_chooses_its_runs(screen: HistoryPage) -> None:

@@ -7,21 +7,19 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QTextCursor
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QLabel
+from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.gui.compare.screen import CompareView
 from app.gui.history.page import RunPageView
 from app.gui.run.evidence import EvidencePanel
 from app.gui.run.live import LiveView
 from app.gui.theme import DARK, LIGHT, Theme
 from app.storage.store import Store
 from app.values.events import Outcome
-from app.viewmodels.compare.comparison import compare, prepare_comparison
 from app.viewmodels.history import evidence
 from app.viewmodels.history.run_detail import run_detail
 from app.viewmodels.run.live import LiveModel
-from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE, UNKNOWN
+from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.gui.actions import RecordedActions
 from tests.gui.texts import displayed_text
@@ -102,12 +100,6 @@ def test_time_by_class_has_a_bar_in_its_colour_each(panel: EvidencePanel, theme:
         assert cursor.charFormat().background().color().name() == colours.curves[0]
 
 
-def test_what_could_not_be_seen_is_said(panel: EvidencePanel) -> None:
-    panel.show_view(view_of(UNKNOWN))
-    assert "Where the time went" not in displayed_text(panel)
-    assert "libcupti is missing" in displayed_text(panel)
-
-
 def test_products_without_tensor_cores_are_a_warning_above_the_time(panel: EvidencePanel) -> None:
     panel.show_view(evidence.stored_evidence_view(traced_run(1, 20.0, {CONV: 9.0, SLOW_GEMM: 1.6})))
     texts = displayed_text(panel).splitlines()
@@ -160,28 +152,6 @@ def test_the_run_screen_shows_evidence_when_the_run_has_ended(qtbot: QtBot, them
     handle_all(model, [started(GPU_INVENTORY)])
     view.show_model(model.state())
     assert (view.badge.isVisible(), view.evidence.isVisible(), view.stack.isVisible()) == (False, False, True)
-
-
-def test_compare_says_first_which_runs_are_not_what_they_say(
-    qtbot: QtBot, theme: Theme, recorded: RecordedActions
-) -> None:
-    view = CompareView(theme, recorded.actions)
-    qtbot.addWidget(view)
-    view.resize(1400, 900)
-    with qtbot.waitExposed(view):
-        view.show()
-    rows = [run_row(1, found=AS_REQUESTED), run_row(2, layers=4, found=MISLABELLED)]
-    view.show_model(compare(prepare_comparison([stored_run(row) for row in rows]), 1))
-    wrong = evidence.describe_mismatches(evidence.mismatches(rows))
-    assert f"▲  {wrong} So the verdict is about what ran" in view.notes.warnings[0].text()
-    saying = [each for each in view.findChildren(QLabel) if "did not run what was requested" in each.text()]
-    assert [each for each in saying if each.isVisible()] == [view.notes.warnings[0]]
-    plain = compare(prepare_comparison([stored_run(run_row(n)) for n in (1, 2)]), 1)
-    view.show_model(plain)
-    assert not [each for each in view.notes.warnings if "did not run what was requested" in each.text()]
-    hidden = {key for n, key in enumerate(plain.table.keys) if view.table.isColumnHidden(n)}
-    assert {"evidence", "gflops", "energy"} <= hidden, "columns of which nothing is known"
-    assert "throughput" not in hidden
 
 
 def test_the_window_s_database_gives_the_page_its_evidence(qtbot: QtBot, theme: Theme, database_path: Path) -> None:

@@ -5,11 +5,11 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog, QLabel, QPlainTextEdit
 from pytestqt.qtbot import QtBot
 
-from app.gui.run.live import LiveView, RunTabs
+from app.gui.run.live import LiveView
 from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.values.events import Outcome
-from app.viewmodels.run.live import LiveModel, RunTab
+from app.viewmodels.run.live import LiveModel
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, samples, started, training
 
@@ -18,25 +18,6 @@ def show(view: LiveView, model: LiveModel) -> None:
     """As the ticks of a window do: each call makes two new plots at most."""
     for _ in model.state().plots.panels:
         view.show_model(model.state())
-
-
-def test_the_live_view_fills_from_events(qtbot: QtBot, theme: Theme) -> None:
-    model, view = LiveModel(), LiveView(theme)
-    qtbot.addWidget(view)
-    view.show()
-    handle_all(model, (GPU_INVENTORY, *samples(-5, 0)))
-    show(view, model)
-    assert "Ready to run" in displayed_text(view)
-    assert len(view.stack.panel("power_mw").curves["GPU-1"].source.points()[0]) == 50
-    handle_all(model, (started(GPU_INVENTORY), *samples(0, 16), *training()))
-    show(view, model)
-    assert "Measuring" in displayed_text(view)
-    assert "1,000 images/s" in displayed_text(view)
-    for key, curve, count in (("power_mw", "GPU-0", 160), ("memory_bytes", "allocator", 40), ("throughput", "run", 40)):
-        assert len(view.stack.panel(key).curves[curve].source.points()[0]) == count
-    model.handle(ended(Outcome(name="stopped", reason="Stopped by the user.")))
-    view.show_model(model.state())
-    assert "Stopped Stopped by the user." in displayed_text(view)
 
 
 def test_where_a_run_stands_is_said_in_place_of_a_number_while_there_is_none(qtbot: QtBot, theme: Theme) -> None:
@@ -53,16 +34,6 @@ def test_where_a_run_stands_is_said_in_place_of_a_number_while_there_is_none(qtb
     assert displayed_text(view).startswith("Failed It failed. step")
     (facts,) = [label.text() for label in view.findChildren(QLabel) if label.text().startswith("step")]
     assert " " not in facts.replace("  ·  ", ""), "a line never ends within a fact"
-
-
-def test_tabs_of_runs_say_which_one_is_chosen(qtbot: QtBot, theme: Theme) -> None:
-    view = RunTabs(theme)
-    qtbot.addWidget(view)
-    view.show_runs([RunTab(run=n, label=f"GPU {n} · run {n}", help="", colour=n) for n in range(8)], 3)
-    assert (view.currentIndex(), view.tabText(3)) == (3, "GPU 3 · run 3")
-    with qtbot.waitSignal(view.chosen) as chosen:
-        view.setCurrentIndex(5)
-    assert chosen.args == [5]
 
 
 def test_a_second_run_replaces_the_first_in_the_plots(qtbot: QtBot, theme: Theme) -> None:
