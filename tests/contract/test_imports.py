@@ -82,10 +82,6 @@ def test_scipy_is_imported_for_a_verdict_alone() -> None:
     assert not loaded_after("import app.analysis.intervals") & {"scipy"}
 
 
-def test_the_program_never_imports_tensorflow() -> None:
-    assert {name for name in importers(TENSORFLOW) if name.startswith("app")} == set()
-
-
 def test_only_the_storage_imports_sqlite_utils() -> None:
     assert {name for name in importers({"sqlite_utils"}) if not name.startswith("app.storage.")} == set()
 
@@ -94,26 +90,13 @@ def test_only_the_modules_called_nvml_import_pynvml() -> None:
     assert {name for name in importers({"pynvml"}) if not name.startswith("app.telemetry.nvml")} == set()
 
 
-def test_of_the_workloads_the_program_imports_only_protocols_catalog_kernels_and_machine() -> None:
-    named = {name for path in SOURCES if module_name(path).startswith("app") for name in imported(path)}
-    allowed = {f"workloads.{name}" for name in ("protocol", "job_protocol", "catalog", "kernels", "machine")}
-    assert {name for name in named if name.startswith("workloads")} <= allowed
-
-
-def test_workloads_import_nothing_of_the_program() -> None:
-    assert {name for name in importers({"app"}) if name.startswith("workloads")} == set()
-
-
-def test_cli_loads_neither_qt_nor_tensorflow() -> None:
-    assert loaded_after("import app.cli") & HEAVY == set()
-
-
-def test_the_sampler_loads_three_packages_alone() -> None:
+def test_the_sampler_loads_three_packages_alone_and_no_table_of_the_workloads() -> None:
     # Of what Python loads before any program, such as Debian's `sitecustomize`, nothing counts.
     loaded = loaded_after("import app.telemetry.sampler", "sqlite3") - loaded_after("")
     packages = {name.partition(".")[0] for name in loaded}
     ours = {name for name in packages - sys.stdlib_module_names if not name.startswith("_")}
     assert ours - {"typing_extensions"} == {"app", "workloads", "msgspec", "psutil", "pynvml"}
+    assert {name for name in loaded if name.startswith("workloads.")} == {"workloads.machine"}
 
 
 def test_jinja2_is_imported_when_a_report_is_rendered_and_not_before() -> None:
@@ -133,20 +116,11 @@ def test_a_list_loads_nothing_of_runs_and_where_stdout_is_no_terminal_no_rich(tm
     assert not loaded_after(f"from app.cli.main import main; {call}") & {"rich", "scipy", "app.runs.session"}
 
 
-def test_window_loads_no_tensorflow_and_no_scipy() -> None:
-    loaded = loaded_after("import app.gui.app")
-    assert loaded & (TENSORFLOW | {"scipy"}) == set()
-    assert "PySide6.QtWidgets" in loaded
-
-
-def test_window_opens_before_database_plots_and_monitor_are_imported() -> None:
+def test_window_opens_before_database_plots_and_monitor_are_imported_and_without_tensorflow_and_scipy() -> None:
     later = {"sqlite_utils", "importlib.metadata", "pyqtgraph", "app.gui.plot.curves", "app.gui.monitor.screen"}
-    assert not loaded_after("import app.gui.app") & later
-
-
-def test_the_sampler_imports_no_table_of_the_workloads() -> None:
-    found = {name for name in loaded_after("import app.telemetry.sampler") if name.startswith("workloads.")}
-    assert found == {"workloads.machine"}
+    loaded = loaded_after("import app.gui.app")
+    assert not loaded & {*later, *TENSORFLOW, "scipy"}
+    assert "PySide6.QtWidgets" in loaded
 
 
 def test_everything_headless_imports_without_qt_and_tensorflow() -> None:

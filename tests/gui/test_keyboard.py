@@ -117,7 +117,7 @@ def keyboard_faults(qtbot: QtBot, theme: Theme, shown: QWidget, looked_at: list[
     fresh = [widget for widget in reached if widget not in looked_at]
     looked_at += fresh
     dim = []
-    for scheme in turned(theme):
+    for scheme in turned(theme) if fresh else ():
         QApplication.processEvents()
         dim += [f"{name_of(widget)} in {scheme}" for widget in fresh if changed_px(widget) < SEEN_PX]
     return [*unreached(shown, reached), *backwards(shown, reached), *dim]

@@ -148,17 +148,6 @@ def labelled(run: int, found: Evidence | None, layout: str) -> StoredRun:
     return stored_run(with_variant(row, layout=layout), evidence=found)
 
 
-def test_a_verdict_over_mislabelled_runs_says_so_first() -> None:
-    document = document_of([labelled(1, AS_REQUESTED, "NCHW"), labelled(2, MISLABELLED, "NHWC")], 1)
-    assert document["verdict"]["text"].startswith(
-        f"The run of NHWC did not run what was requested. {MISLABELLED.reason} "
-        "So the verdict is about what ran, not what was requested. NHWC trains "
-    )
-    (warning,) = document["warnings"]
-    assert (warning["key"], warning["runs"]) == ("evidence", {"2": MISLABELLED.reason})
-    assert [row["match"] for row in document["rows"]] == [True, False]
-
-
 @pytest.mark.parametrize(
     ("found", "state", "match"),
     [
