@@ -112,8 +112,6 @@ _UNITS = {"pct": "%", "mhz": "MHz", "c": "°C", "h": "h"}
 
 _MOST_LISTED = 4
 """The most reasons to list, and the most fields of a device with implausible readings."""
-_VALUES_CHARS = 100
-"""The length up to which a sentence lists values with their runs."""
 _DIFFERENCES = {
     "card": "The kind of GPU",
     "power_limit": "The GPUs' power limit",
@@ -221,7 +219,7 @@ def _ranks(v: Any) -> str:
     if v.rivals == 1:
         two = f"{winner} and {_painted(v.gaps[0].name)} are the {of} {v.of}"
         lead = f"; {agree(_painted(v.winner), 'is')} {', '.join(texts)}{slowest}" if texts else ""
-        return f"{two}{lead}; which of the two is faster is unknown{ends}."
+        return f"{two}{lead}; which of the two leads is unknown{ends}."
     texts[0] += ends
     if v.rivals:
         return f"{winner} measured {of} {v.of}: {', '.join(texts)}{slowest}; {v.rivals} others may be as fast."
@@ -286,10 +284,9 @@ def _reasons(v: Any) -> str:
 
 
 def _values(v: Any) -> str:
-    """Return values with their runs; if too long for a sentence, the number of values."""
-    named = format_values_by_run(v.values)
-    is_long = len(named) > _VALUES_CHARS or "GPU-" in named
-    return f"{len(v.values)} values in {v.where.text}" if is_long else named
+    """Return two values with their runs; of more, and of lists of GPUs, how many: the line's details have them."""
+    few = len(v.values) <= 2 and v.name != "gpus_present"
+    return format_values_by_run(v.values) if few else f"{len(v.values)} values in {v.where.text}"
 
 
 _JOINED: Mapping[str, Callable[[Any], str]] = {

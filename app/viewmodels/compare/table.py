@@ -129,7 +129,7 @@ class CompareTable:
 
 
 def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tuple[ComparedVariant, ...]:
-    """Return every variant of a verdict with the metrics of the runs that count, or of all if none does.
+    """Return every variant of a verdict with the metrics of the runs that count.
 
     `metrics` are those of each run, by number.
     """
@@ -139,9 +139,7 @@ def compared_variants(verdict: Verdict, metrics: Mapping[int, RunMetrics]) -> tu
             name=name,
             parts=parts,
             result=result,
-            metrics=aggregate_metrics(
-                [metrics[row.run] for row in [row for row in result.runs if row.completed] or result.runs]
-            ),
+            metrics=aggregate_metrics([metrics[row.run] for row in result.runs if row.completed]),
         )
         for result, name, parts in zip(verdict.results, verdict.names, names_in_parts(specs), strict=True)
     )

@@ -460,6 +460,13 @@ def test_a_stopped_run_is_counted_apart_and_changes_no_figure_and_no_mean_curve(
     before, after = (compare(prepare_comparison(runs), 1) for runs in (complete, [*complete, cut_off]))
     assert after.verdict.text == before.verdict.text
     assert [variant.metrics for variant in after.variants] == [variant.metrics for variant in before.variants]
+    alone = replace(cut_off, row=replace(cut_off.row, spec=run_row(9, units=256).spec))
+    (without_result,) = (
+        variant
+        for variant in compare(prepare_comparison([*complete, alone]), 1).variants
+        if variant.result.throughput is None
+    )
+    assert set(without_result.metrics.values()) == {None}
     assert [variant.summary.cells[0].text for variant in after.table.variants] == ["3 runs", "3 runs, 1 stopped"]
     assert (after.notes, [warning.key for warning in after.warnings]) == ((), ["uncounted"])
     means = [

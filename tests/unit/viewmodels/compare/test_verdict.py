@@ -252,7 +252,7 @@ RANKINGS = [
         (1500.0, 1501.0),
         (
             "Batch size 4 and batch size 2 are the fastest of 3 variants; batch size 4 is 50.1 % ahead of batch size "
-            "1024; which of the two is faster is unknown (* %)."
+            "1024; which of the two leads is unknown (* %)."
         ),
         "repeats for a width",
     ),
