@@ -13,10 +13,9 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.storage.reference import TAG
 from app.storage.store import Store
 from app.storage.transfer.import_export import export_database, import_runs
-from app.values.records import StoredRun
+from app.values.records import REFERENCE_TAG, StoredRun
 from app.values.units import utc_time
 from app.viewmodels.format.environment import environment_label
 from workloads.catalog import with_defaults
@@ -43,7 +42,7 @@ def make(target: Path, what: str, measured: Sequence[Path]) -> int:
         with Store.open(copy) as store:
             runs = [store.load(row.run) for row in reversed(store.list_runs())]
             numbers = [run.row.run for run in runs]
-            store.library.add_tag(numbers, TAG)
+            store.library.add_tag(numbers, REFERENCE_TAG)
             for run in runs:
                 store.library.set_note(run.row.run, _note(run))
             # The experiments that they were measured in would seem to be unfinished.

@@ -28,7 +28,6 @@ from app.runs.experiment.session import PlannedRun, QueueListener
 from app.runs.session import RunServices
 from app.runs.sinks import Sink
 from app.runs.weight_transfer import pending_trials
-from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.values import units
 from app.values.environment_keys import STOOD_STILL_KEY
@@ -45,7 +44,7 @@ _SHOW_HINT = "The same command with --reuse and without --show continues from he
 
 def describe_reference(runs: Sequence[RunHeader]) -> list[str]:
     """Return a statement that these are reference runs, if all are; else []."""
-    if not all(is_reference(run.row) for run in runs):
+    if not all(run.row.is_reference for run in runs):
         return []
     gpus = ", ".join(sorted({name for run in runs for name in run.row.gpu_names}))
     return [f"No run of your own is stored: these are the reference runs that come with the program, on {gpus}."]

@@ -18,13 +18,13 @@ from app.paths import DATABASE_SUFFIXES, PROGRAM
 from app.report.documents import run_document
 from app.storage import retention
 from app.storage.files import atomic_output
-from app.storage.reference import TAG
 from app.storage.store import Store
 from app.storage.transfer.flat_tables import FlatColumn, Row, open_flat_tables
 from app.storage.transfer.import_export import Exported, Imported
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
 from app.values import units
 from app.values.plain import cell_text
+from app.values.records import REFERENCE_TAG
 from app.viewmodels.format.sentences import format_run_numbers
 from app.viewmodels.history.labels import format_run_count
 
@@ -256,7 +256,8 @@ def describe_reference_added(runs: Sequence[int]) -> str:
     """Describe the result of adding the reference runs; the database in which they were measured already has them."""
     if not runs:
         return "No reference run was added: all of them are already here as your own runs."
-    return f"Added {len(runs)} reference {units.plural('run', len(runs))} as {format_run_numbers(runs)}, tagged {TAG}."
+    numbers = f"{units.plural('run', len(runs))} as {format_run_numbers(runs)}"
+    return f"Added {len(runs)} reference {numbers}, tagged {REFERENCE_TAG}."
 
 
 def describe_reference_removed(runs: Sequence[int]) -> str:

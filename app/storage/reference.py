@@ -22,16 +22,13 @@ from app.queries import RunQuery
 from app.storage.store import Store
 from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
-from app.values.records import RunRow
+from app.values.records import REFERENCE_TAG
 from app.values.samples import HOST
 from workloads.catalog import FRAMEWORK
 
 FOLDER = RESOURCES / "reference"
 _FILES = "*.db.gz"
 """Gzipped databases, a quarter of their size; unpacking all takes a sixth of a second."""
-
-TAG = "reference"
-"""The tag of every run in these files."""
 
 _VERSIONS = ("driver", FRAMEWORK.version_key, "keras", "cudnn_loaded")
 
@@ -56,10 +53,6 @@ class ReferenceFile:
 def reference_files() -> list[ReferenceFile]:
     """Describe the bundled files, sorted by name."""
     return [_describe_file(path) for path in sorted(FOLDER.glob(_FILES))]
-
-
-def is_reference(row: RunRow) -> bool:
-    return TAG in row.tags
 
 
 def reference_runs(store: Store, folder: Path = FOLDER) -> list[int]:
@@ -103,7 +96,7 @@ def remove_reference(database: Path) -> list[int]:
 
 
 def _find_copies(store: Store, folder: Path, *, deleted: bool) -> list[int]:
-    tagged = set(store.library.find(RunQuery(tag=TAG, deleted=deleted)))
+    tagged = set(store.library.find(RunQuery(tag=REFERENCE_TAG, deleted=deleted)))
     uids = [uid for path in sorted(folder.glob(_FILES)) for uid in _file_uids(path)]
     return [run for run in store.library.runs_with_uids(uids, deleted=deleted) if run in tagged]
 

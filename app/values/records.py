@@ -13,6 +13,8 @@ from workloads.protocol import Epoch, Evidence, EvidenceState, PhaseName, RunSpe
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
+REFERENCE_TAG = "reference"
+"""The tag of every run that comes with the program."""
 
 
 def worst_state(states: Iterable[EvidenceState]) -> EvidenceState | None:
@@ -64,6 +66,10 @@ class RunRow:
     @property
     def completed(self) -> bool:
         return self.outcome is not None and self.outcome.name == "completed"
+
+    @property
+    def is_reference(self) -> bool:
+        return REFERENCE_TAG in self.tags
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,6 @@ from app.runs.experiment.schedule import (
     results_by_variant,
     runs_of_variant,
 )
-from app.storage.reference import is_reference
 from app.values.plan import Plan
 from app.values.records import RunHeader, RunRow
 from workloads.catalog import Machine, check, runnable
@@ -236,7 +235,7 @@ def expected_resolution(
         return None
     by_variant = RunsByVariant(counted)
     of_variants = pooled_noise(throughputs(by_variant.runs_of(spec)) for spec in possible)
-    like_these = [row for row in stored if row.spec.workload in workloads and not is_reference(row)]
+    like_these = [row for row in stored if row.spec.workload in workloads and not row.is_reference]
     noise = of_variants or pooled_noise(map(throughputs, group_by_variant(like_these)))
     return ExpectedResolution(
         repeats=plan.repeats,

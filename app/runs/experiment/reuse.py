@@ -13,7 +13,6 @@ from app.queries import QueueEntry
 from app.runs.environment import sources_hash
 from app.runs.experiment.schedule import is_result
 from app.storage.owner import host_id
-from app.storage.reference import is_reference
 from app.storage.store import Store
 from app.values.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY
 from app.values.plan import MAX_THROTTLED_PCT, Plan, matching_variants
@@ -210,7 +209,7 @@ def largest_reference(rows: Iterable[RunRow]) -> list[RunRow]:
 
     Files share variants, measured on different machines and days.
     """
-    reference = [row for row in rows if is_reference(row)]
+    reference = [row for row in rows if row.is_reference]
     files = Counter(row.experiments for row in reference)
     return [row for row in reference if files[row.experiments] == max(files.values())]
 
@@ -298,7 +297,7 @@ def reusable_as_newest(store: Store, plan: Plan) -> ReusableRuns:
 
 
 def _without_reference(rows: Sequence[RunRow]) -> list[RunRow]:
-    return [row for row in rows if not is_reference(row)]
+    return [row for row in rows if not row.is_reference]
 
 
 def _refused_but_possible(row: RunRow, machine: Machine) -> bool:

@@ -22,7 +22,6 @@ from app.analysis.verdict import (
     without,
 )
 from app.metrics import METRICS, RunMetrics, run_metrics
-from app.storage.reference import is_reference
 from app.values import units
 from app.values.fields import plotted_fields
 from app.values.records import RunHeader, RunRow, StoredRun, worst_state
@@ -174,7 +173,7 @@ class Comparison:
     @property
     def origin(self) -> str:
         """Return the source of figures from other machines: `measured on H200, not on this machine`."""
-        away = [row for row in self.rows if row.host or is_reference(row)]
+        away = [row for row in self.rows if row.host or row.is_reference]
         if not away:
             return ""
         cards = sorted({short_gpu_name(name) for row in away for name in row.gpu_names})
@@ -224,7 +223,7 @@ def prepare_comparison(runs: Sequence[StoredRun], left_out: int = 0, asked: str 
         disturbances={
             run.row.run: describe_disturbance(run)
             for run in runs
-            if run.row.outcome is not None and not is_reference(run.row)
+            if run.row.outcome is not None and not run.row.is_reference
         },
         repeated=repeated,
     )

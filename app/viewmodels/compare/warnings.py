@@ -31,7 +31,6 @@ from app.analysis.verdict import (
     throughputs,
     without,
 )
-from app.storage.reference import is_reference
 from app.values import environment_keys, units
 from app.values.environment_keys import COMMIT_KEY, HOST_KEY, SOURCES_KEY, environment_number
 from app.values.records import RunRow, StoredRun
@@ -439,7 +438,7 @@ def order_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         "variants": tuple(names[number] for number in apart),
         "gap_h": gap_s / 3600,
         "possible_pct": largest_pct if is_bounded else None,
-        "interleave": () if any(is_reference(run.row) for run in runs) else tuple(g[0].row.run for g in affected),
+        "interleave": () if any(run.row.is_reference for run in runs) else tuple(g[0].row.run for g in affected),
     }
     times = {run.row.run: units.utc_time(run.row.started_utc_ns) for group in affected for run in group}
     return [Statement("restart" if not same_boot else "apart" if gap_s >= GAP_S else "order", facts, times, "warning")]

@@ -28,11 +28,10 @@ from app.gui.window_state import write_states
 from app.queries import Question
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
-from app.storage.reference import TAG
 from app.storage.store import Store
 from app.values.events import Outcome, Summary
 from app.values.plan import Plan, encode_plan
-from app.values.records import StoredRun
+from app.values.records import REFERENCE_TAG, StoredRun
 from app.viewmodels.charts.model import Chart
 from app.viewmodels.charts.palette import MAX_DRAWN, Palette
 from app.viewmodels.compare.comparison import ComparedRuns, compare, prepare_comparison
@@ -439,7 +438,7 @@ def test_more_repeats_are_a_click_up_to_a_hundred_runs_that_can_be_made_here(
 def test_what_another_machine_measured_can_be_measured_here(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         runs = [keep(store, stored_run(run_row(300 + n, units=700 + n))) for n in range(2)]
-        store.library.add_tag(runs, TAG)
+        store.library.add_tag(runs, REFERENCE_TAG)
     header = screen.view.header
     screen.compare(*runs)
     assert not header.result.more_button.isVisible(), "these would be no repeats of those"

@@ -25,9 +25,9 @@ from app.gui.window_state import write_states
 from app.queries import Question
 from app.runs.experiment.presets import load_preset
 from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
-from app.storage.reference import TAG
 from app.storage.store import Store
 from app.values.plan import Plan
+from app.values.records import REFERENCE_TAG
 from app.values.samples import Inventory
 from app.viewmodels.experiment.preview import PresetLine
 from app.viewmodels.run.fields import EXPERIMENT
@@ -134,7 +134,7 @@ def measured(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv(name, value)
     with Store.open(database_path) as store:
         rows = store.list_runs()
-        store.library.remove_tag([row.run for row in rows], TAG)
+        store.library.remove_tag([row.run for row in rows], REFERENCE_TAG)
         for row in rows:
             store.add_environment(row.run, environment_here(GPU_INVENTORY))
     return database_path

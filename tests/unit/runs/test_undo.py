@@ -10,10 +10,11 @@ from app.runs.experiment.presets import list_user_preset_file, user_preset_files
 from app.runs.experiment.queue import import_with_queue
 from app.runs.undo import CancelledEntry, Edit, Import, PresetFile, ReferenceRuns, Reversal, drop_stale
 from app.storage import reference
-from app.storage.reference import TAG, add_reference
+from app.storage.reference import add_reference
 from app.storage.store import Store
 from app.storage.transfer.progress import NO_PROGRESS
 from app.values.plan import Plan, encode_plan
+from app.values.records import REFERENCE_TAG
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 PLAN = Plan(name="two", variants=(run_row(1).spec,), repeats=2)
@@ -72,7 +73,7 @@ def test_reference_runs_come_back_with_what_the_user_wrote_on_them(
     database_path: Path, file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with Store.open(file) as store:
-        store.library.add_tag([1, 2], TAG)
+        store.library.add_tag([1, 2], REFERENCE_TAG)
     folder = file.parent / "packed"
     folder.mkdir()
     (folder / "runs.db.gz").write_bytes(gzip.compress(file.read_bytes()))
@@ -89,7 +90,7 @@ def test_reference_runs_come_back_with_what_the_user_wrote_on_them(
     there()
     with Store.open(database_path) as store:
         rows = {row.uid: row for row in store.list_runs()}
-    assert rows["uid-1"].tags == ("mine", TAG)
+    assert rows["uid-1"].tags == ("mine", REFERENCE_TAG)
     assert rows["uid-2"].note == "Strange."
 
 

@@ -14,8 +14,9 @@ from msgspec import structs
 from app.queries import RunQuery
 from app.runs.experiment.presets import load_preset
 from app.runs.experiment.reuse import reusable_as_newest, reusable_runs, run_fingerprint
-from app.storage.reference import FOLDER, TAG, add_reference, reference_files, reference_runs, remove_reference
+from app.storage.reference import FOLDER, add_reference, reference_files, reference_runs, remove_reference
 from app.storage.store import Store
+from app.values.records import REFERENCE_TAG
 from app.viewmodels.compare.warnings import comparison_warnings
 from app.viewmodels.history.evidence import stored_evidence_view
 from tests.fakes.experiments import result
@@ -92,11 +93,11 @@ def test_runs_come_marked(reference: Reference) -> None:
     with Store.open(reference.path) as store:
         rows = store.library.run_rows(reference.added)
         experiments = store.library.experiments()
-        query = RunQuery(tag=TAG, text="h200 note:nvidia 2026-11-2")
+        query = RunQuery(tag=REFERENCE_TAG, text="h200 note:nvidia 2026-11-2")
         assert set(store.library.find(query)) == set(reference.added)
     assert len(rows) == sum(len(file.uids) for file in reference_files())
     for row in rows:
-        assert row.tags == (TAG,)
+        assert row.tags == (REFERENCE_TAG,)
         framework = row.spec.variant.get("framework", "tensorflow")
         versions = {"tensorflow": "TensorFlow 2.21.0", "pytorch": "PyTorch 2.11.0", "jax": "JAX 0.11.2"}
         assert row.note.startswith(f"{len(row.gpu_names)}x NVIDIA H200, {versions[str(framework)]}, ")
@@ -185,7 +186,7 @@ def test_removing_leaves_the_users_own_runs(own_copy: Reference) -> None:
     database, added = own_copy.path, own_copy.added
     with Store.open(database) as store:
         mine = keep(store, uid="mine")
-        store.library.add_tag([mine], TAG)
+        store.library.add_tag([mine], REFERENCE_TAG)
         store.library.delete(added[:1])
     assert set(remove_reference(database)) == set(added[1:])
     with Store.open(database) as store:
@@ -208,7 +209,7 @@ def test_removing_leaves_runs_that_were_measured_here_and_later_went_into_the_bo
     assert len(added) == len(rest)
     assert not {mine, in_trash} & set(added)
     with Store.open(database) as store:
-        store.library.remove_tag(added[:1], TAG)
+        store.library.remove_tag(added[:1], REFERENCE_TAG)
         store.library.delete(added[1:3])
     assert set(remove_reference(database)) == set(added[3:])
     with Store.open(database) as store:

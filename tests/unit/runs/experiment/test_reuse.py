@@ -22,11 +22,10 @@ from app.runs.experiment.reuse import (
     reusable_runs,
     run_fingerprint,
 )
-from app.storage.reference import TAG
 from app.storage.store import Store
 from app.values.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOOD_STILL_KEY, THROTTLED_KEY
 from app.values.plan import Plan
-from app.values.records import StoredRun
+from app.values.records import REFERENCE_TAG, StoredRun
 from app.values.samples import HOST, Device, Inventory
 from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.present import present
@@ -190,7 +189,7 @@ def test_what_is_stored_is_shown_from_the_newest_surroundings(database_path: Pat
 
 def test_of_the_reference_the_file_that_has_most_is_shown() -> None:
     rows = [
-        replace(result(number, SPECS[0]).row, tags=(TAG,), experiments=(file,))
+        replace(result(number, SPECS[0]).row, tags=(REFERENCE_TAG,), experiments=(file,))
         for number, file in ((1, 7), (2, 8), (3, 8), (4, 7), (5, 8))
     ]
     own = replace(rows[0], tags=())
