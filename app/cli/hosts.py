@@ -1,6 +1,7 @@
 """`hosts`: the machines that the user has named, and the detached runs there."""
 
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from app.grants import typed
 from app.hosts.book import HostEntry, add_host, find_host, read_hosts, remove_hosts
 from app.hosts.check import HostCheck, check_hosts, check_lines
 from app.hosts.detached import DETACHED_DAYS
-from app.hosts.fetch import Fetch, list_detached, stop_detached
+from app.hosts.fetch import fetch_run, list_detached, stop_detached
 from app.hosts.messages import DetachedRun
 from app.paths import PROGRAM
 from app.report.documents import run_document
@@ -117,9 +118,9 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
         path = store.path
     fetched = []
     for run in (run for run in runs if run.size_bytes or run.goes_on):
-        fetch = Fetch(entry, run, path, say)
-        with stop_on_interrupt(fetch.leave):
-            stored = fetch.run([ProgressSink()], keep=keep)
+        left = threading.Event()
+        with stop_on_interrupt(left.set):
+            stored = fetch_run(entry, run.uid, path, [ProgressSink()], keep=keep, notify=say, is_left=left.is_set)
         if stored is None:
             say(f"It continues on {word}; `{PROGRAM} hosts fetch {word}` follows it again.")
             return 1

@@ -92,6 +92,11 @@ class Address:
         port = f":{self.port}" if self.port is not None else ""
         return f"{_SCHEMES[self.kind]}://{user}{host}{port}"
 
+    @property
+    def schedules(self) -> bool:
+        """Return whether a scheduler places each run on a node as a separate job."""
+        return self.kind in ("slurm", "ray")
+
     def __str__(self) -> str:
         named = (("python", self.python), ("interpreter", self.interpreter), *self.options)
         query = "&".join(f"{name}={quote(value, safe='/:,=+~')}" for name, value in named if value)
@@ -105,72 +110,53 @@ def is_address(word: str) -> bool:
 
 def parse_address(word: str) -> Address:
     """Parse an address; raises `UsageError` with what to write instead."""
+    quoted = repr(one_line(_PASSWORD.sub("//…@", word)))
     scheme, colon, target = word.partition(":")
-    if word.startswith("ray://"):
-        raise UsageError(
-            "Ray deprecates ray://, the Ray Client: write ray+ssh:// and the head node's name, which ssh reaches."
-        )
-    kind = _KINDS.get(scheme) if colon else None
-    if kind is None or (scheme not in _HERE and not target.startswith("//")):
-        raise UsageError(f"{_quoted(word)} is not an address of a host: write {_FORMS}.")
     authority, _, query = target.removeprefix("//").partition("?")
-    values = _parse_query(kind, query, word)
-    options = tuple((name, value) for name, value in values.items() if name not in _FOR_ALL)
-    user, host, port = _parse_authority(scheme, authority.removesuffix("/"), word)
-    return Address(
-        kind=kind,
-        host=host,
-        user=user,
-        port=port,
-        python=values.get("python", ""),
-        interpreter=values.get("interpreter", ""),
-        options=options,
-    )
+    kind = _KINDS.get(scheme) if colon else None
+    if scheme == "ray" and target.startswith("//"):
+        problem = "Ray deprecates ray://, the Ray Client: write ray+ssh:// and the head node's name, which ssh reaches."
+    elif kind is None or (scheme not in _HERE and not target.startswith("//")):
+        problem = f"{quoted} is not an address of a host: write {_FORMS}."
+    elif scheme in _HERE:
+        problem = authority and f"{quoted} is not an address: `{scheme}:` is this machine, and no name follows it."
+    elif ":" in authority.rpartition("@")[0]:
+        problem = "An address holds no password, and none is ever stored: use a key, which ssh-copy-id puts there."
+    elif (host_port := authority.rpartition("@")[2]).count(":") > 1 and "[" not in host_port:
+        problem = f"{quoted} has an IPv6 address without brackets: write ssh://[{host_port}]."
+    else:
+        problem = ""
+    if problem or kind is None:
+        raise UsageError(problem)
+    values = _parse_query(kind, query, quoted)
+    python, interpreter = values.pop("python", ""), values.pop("interpreter", "")
+    host, user, port = "", "", None
+    if scheme not in _HERE:
+        match = _AUTHORITY.fullmatch(unquote(authority.removesuffix("/")))
+        port = int(match["port"]) if match and match["port"] else None
+        if match is None or (port is not None and not 0 < port <= _MAX_PORT):
+            raise UsageError(f"{quoted} names no host, or more than user, host and port: write {_FORMS}.")
+        if kind == "docker" and match["host"] != authority:
+            raise UsageError(f"{quoted} has more than the container's name: write docker://container.")
+        host, user = match["ipv6"] or match["host"], match["user"] or ""
+    options = tuple(values.items())
+    return Address(kind=kind, host=host, user=user, port=port, python=python, interpreter=interpreter, options=options)
 
 
-def _parse_authority(scheme: str, authority: str, word: str) -> tuple[str, str, int | None]:
-    """Return user, host and port of `me@gpu1:22` or `[::1]:22`."""
-    if scheme in _HERE:
-        if authority:
-            raise UsageError(f"{_quoted(word)} is not an address: `{scheme}:` is this machine, and no name follows it.")
-        return "", "", None
-    quoted_user, _, host_port = authority.rpartition("@")
-    if ":" in quoted_user:
-        raise UsageError(
-            "An address holds no password, and none is ever stored: use a key, which ssh-copy-id puts there."
-        )
-    if host_port.count(":") > 1 and "[" not in host_port:
-        raise UsageError(f"{_quoted(word)} has an IPv6 address without brackets: write ssh://[{host_port}].")
-    match = _AUTHORITY.fullmatch(unquote(authority))
-    port = int(match["port"]) if match and match["port"] else None
-    if match is None or (port is not None and not 0 < port <= _MAX_PORT):
-        raise UsageError(f"{_quoted(word)} names no host, or more than user, host and port: write {_FORMS}.")
-    if scheme == "docker" and match["host"] != authority:
-        raise UsageError(f"{_quoted(word)} has more than the container's name: write docker://container.")
-    return match["user"] or "", match["ipv6"] or match["host"], port
-
-
-def _parse_query(kind: Kind, query: str, word: str) -> dict[str, str]:
+def _parse_query(kind: Kind, query: str, quoted: str) -> dict[str, str]:
     option_names = (*_FOR_ALL, *OPTIONS.get(kind, ()))
     values: dict[str, str] = {}
     # A plus sign is literal: no address contains a space written as one.
     for name, value in parse_qsl(query.replace("+", "%2B"), keep_blank_values=True):
         if name not in option_names:
-            raise UsageError(
-                f"{_quoted(word)} has the unknown option {_quoted(name)}; after ? you can write "
-                f"{', '.join(option_names)}."
-            )
+            names = ", ".join(option_names)
+            raise UsageError(f"{quoted} has the unknown option {name!r}; after ? you can write {names}.")
         if name in values:
-            raise UsageError(f"{_quoted(word)} names {name} twice.")
+            raise UsageError(f"{quoted} names {name} twice.")
         if value.startswith("-") or not _VALUE.fullmatch(value):
-            raise UsageError(f"{name} takes a name, a path or a number, not {_quoted(value)}.")
+            raise UsageError(f"{name} takes a name, a path or a number, not {one_line(value)!r}.")
         values[name] = value
     return values
-
-
-def _quoted(word: str) -> str:
-    """Return an address for a sentence, without a possible password."""
-    return repr(one_line(_PASSWORD.sub("//…@", word)))
 
 
 FILE_VARIABLE = "VARIANTSCOPE_HOSTS"

@@ -2,8 +2,9 @@
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from app.errors import UserError, bug_message
@@ -34,66 +35,25 @@ def open_late(word: str, **how: Any) -> "Connection":
     return open_host(word, **how)
 
 
+@dataclass(eq=False)
 class _Slot:
-    """One host to connect: its thread connects, watches, and reconnects until cancelled.
+    """One host to connect, until `cancelled`; its thread writes, any reads."""
 
-    Thread: `run` is its own; the rest any.
-    """
-
-    def __init__(self, name: str, hz: float, owner: "Connections") -> None:
-        self.name, self.hz = name, hz
-        self.connection: Connection | None = None
-        self.cancelled = threading.Event()
-        self._owner = owner
-        self._state = HostState(name=name, stage="connecting")
-        self.thread = threading.Thread(target=self._run, name=f"host {name}", daemon=True)
-
-    def _run(self) -> None:
-        tries = 0
-        while not self.cancelled.is_set():
-            try:
-                connection = self._owner.open(
-                    self.name, hz=self.hz, notify=self._note, is_cancelled=self.cancelled.is_set
-                )
-            except (UserError, UsageError) as error:
-                self._set("lost" if tries else "failed", str(error))
-                if not tries:
-                    return
-            except BaseException as error:
-                self._set("failed", bug_message(error))
-                raise
-            else:
-                tries = 0
-                self._serve(connection)
-            self.cancelled.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
-            tries += 1
-
-    def _serve(self, connection: "Connection") -> None:
-        """Forward the host's messages until its link is lost or nobody wants them."""
-        self.connection = connection
-        unsubscribe = connection.host.telemetry.subscribe(lambda message: self._owner.listen(self.name, message))
-        self._set("connected")
-        while not (self.cancelled.wait(_LOOK_S) or connection.lost):
-            pass
-        self.connection = None
-        self._set("lost", connection.lost or "")
-        unsubscribe()
-        connection.close()
-
-    def _note(self, text: str) -> None:
-        self._set(self._state.stage, text)
-
-    def _set(self, stage: Stage, text: str = "") -> None:
-        self._state = HostState(name=self.name, stage=stage, text=text)
-        self._owner.changed()
+    name: str
+    hz: float
+    stage: Stage = "connecting"
+    text: str = ""
+    connection: "Connection | None" = None
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    thread: threading.Thread | None = None
 
     @property
     def state(self) -> HostState:
-        if (connection := self.connection) is None:
-            return self._state
-        if connection.lost:
+        connection = self.connection
+        if connection is not None and connection.lost:
             return HostState(name=self.name, stage="lost", text=connection.lost)
-        return replace(self._state, silent_s=connection.silent_s)
+        silent_s = 0.0 if connection is None else connection.silent_s
+        return HostState(name=self.name, stage=self.stage, text=self.text, silent_s=silent_s)
 
 
 class Connections:
@@ -111,28 +71,24 @@ class Connections:
         changed: Callable[[], None],
         open_host: Callable[..., "Connection"] = open_late,
     ) -> None:
-        self.listen = listen
-        self.changed = changed
-        self.open = open_host
-        self._lock = threading.Lock()
+        self._listen, self._changed, self._open = listen, changed, open_host
         self.entries: tuple[HostEntry, ...] = ()
-        self._slots: dict[str, _Slot] = {}
+        # Guards changes of the two below, which readers see whole.
+        self._lock = threading.Lock()
+        self._slots: Mapping[str, _Slot] = {}
         self._closed = False
 
     def reload(self) -> None:
         """Read the user's hosts again; raises `UserError` for a damaged file."""
         self.entries = read_hosts()
-        self.changed()
+        self._changed()
 
     def states(self) -> tuple[HostState, ...]:
         """Return all hosts of the book in order, then others that are used by address."""
-        with self._lock:
-            names = dict.fromkeys((*(entry.name for entry in self.entries), *self._slots))
-        return tuple(map(self.state, names))
+        return tuple(map(self.state, dict.fromkeys((*(entry.name for entry in self.entries), *self._slots))))
 
     def state(self, name: str) -> HostState:
-        with self._lock:
-            slot = self._slots.get(name)
+        slot = self._slots.get(name)
         return HostState(name=name) if slot is None else slot.state
 
     def connect(self, name: str, hz: float = OVERVIEW_HZ) -> None:
@@ -147,22 +103,24 @@ class Connections:
                 return
             if former is not None:
                 former.cancelled.set()
-            slot = self._slots[name] = _Slot(name, hz, self)
+            slot = _Slot(name, hz)
+            self._slots = {**self._slots, name: slot}
             # Under the lock: `close` joins every thread that it sees.
+            slot.thread = threading.Thread(target=self._run, args=(slot,), name=f"host {name}", daemon=True)
             slot.thread.start()
-        self.changed()
+        self._changed()
 
     def disconnect(self, name: str) -> None:
         """End a connection; returns immediately."""
         with self._lock:
-            slot = self._slots.pop(name, None)
+            slot = self._slots.get(name)
+            self._slots = {key: value for key, value in self._slots.items() if key != name}
         if slot is not None:
             slot.cancelled.set()
-            self.changed()
+            self._changed()
 
     def host(self, name: str) -> "Host | None":
-        with self._lock:
-            slot = self._slots.get(name)
+        slot = self._slots.get(name)
         connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
         return None if connection is None else connection.host
 
@@ -194,10 +152,45 @@ class Connections:
         """End all connections, and wait for them for a limited time."""
         with self._lock:
             self._closed = True
-            slots = list(self._slots.values())
-            self._slots = {}
+            slots, self._slots = self._slots.values(), {}
         for slot in slots:
             slot.cancelled.set()
         deadline_s = time.monotonic() + _CLOSE_S
         for slot in slots:
-            slot.thread.join(max(0.0, deadline_s - time.monotonic()))
+            if slot.thread is not None:
+                slot.thread.join(max(0.0, deadline_s - time.monotonic()))
+
+    def _set(self, slot: _Slot, stage: Stage, text: str = "") -> None:
+        slot.stage, slot.text = stage, text
+        self._changed()
+
+    def _run(self, slot: _Slot) -> None:
+        """Connect, watch and reconnect a host until it is cancelled."""
+        tries = 0
+        while not slot.cancelled.is_set():
+            try:
+                slot.connection = connection = self._open(
+                    slot.name,
+                    hz=slot.hz,
+                    notify=lambda text: self._set(slot, slot.stage, text),
+                    is_cancelled=slot.cancelled.is_set,
+                )
+            except (UserError, UsageError) as error:
+                self._set(slot, "lost" if tries else "failed", str(error))
+                if not tries:
+                    return
+            except BaseException as error:
+                self._set(slot, "failed", bug_message(error))
+                raise
+            else:
+                tries = 0
+                unsubscribe = connection.host.telemetry.subscribe(partial(self._listen, slot.name))
+                self._set(slot, "connected")
+                while not (slot.cancelled.wait(_LOOK_S) or connection.lost):
+                    pass
+                slot.connection = None
+                self._set(slot, "lost", connection.lost or "")
+                unsubscribe()
+                connection.close()
+            slot.cancelled.wait(_RETRY_S[min(tries, len(_RETRY_S) - 1)])
+            tries += 1

@@ -10,7 +10,7 @@ import msgspec
 
 from app.errors import UserError
 from app.hosts.book import HostEntry
-from app.hosts.messages import TREE, WEIGHTS, DetachedOrder, DetachedRun, DetachedRuns, Report, pieces
+from app.hosts.messages import TREE, WEIGHTS, DetachedOrder, DetachedRun, DetachedRuns, pieces
 from app.hosts.process import HostProcess, LinkLostError
 from app.hosts.remote import follow_run, reports_of
 from app.hosts.wheel import Start
@@ -34,8 +34,7 @@ from workloads.protocol import ProtocolError, RunSpec, encode
 def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float, notify: Callable[[str], None]) -> str:
     """Start a run on a host that continues without this program; return its uid. The spec is checked for the host.
 
-    Raises:
-        UserError: It cannot start.
+    Raises `UserError` if it cannot start.
     """
     address = entry.full_address
     if address.kind == "ray":
@@ -69,15 +68,12 @@ def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float
 def list_detached(entry: HostEntry, notify: Callable[[str], None]) -> tuple[DetachedRun, ...]:
     """Return a host's detached runs, oldest first; raises `UserError`."""
     with contextlib.closing(_start(entry, notify)) as process:
-        process.wait_hello()
-        report = _ask(process, DetachedOrder("list"))
-    return report.runs if isinstance(report, DetachedRuns) else ()
+        return _ask(process, DetachedOrder("list"))
 
 
 def stop_detached(entry: HostEntry, uid: str, notify: Callable[[str], None]) -> None:
     """Ask a detached run to end; raises `UserError`."""
     with contextlib.closing(_start(entry, notify)) as process:
-        process.wait_hello()
         _ask(process, DetachedOrder("stop", uid))
 
 
@@ -85,130 +81,120 @@ def _start(entry: HostEntry, notify: Callable[[str], None]) -> HostProcess:
     return HostProcess(Start(address=entry.full_address, on_entry=True), entry.name, notify)
 
 
-def _ask(process: HostProcess, order: DetachedOrder) -> Report:
+def _ask(process: HostProcess, order: DetachedOrder) -> tuple[DetachedRun, ...]:
+    process.wait_hello()
     process.send(order)
-    return next(report for report in reports_of(process, {}, lambda: None) if report is not None)
+    reports = reports_of(process, {}, lambda: None)
+    return next(report.runs for report in reports if isinstance(report, DetachedRuns))
 
 
-class Fetch:
-    """One detached run's transfer into the database. Thread: `run` blocks its thread, once; `leave` any."""
+def fetch_run(
+    entry: HostEntry,
+    uid: str,
+    database: Path,
+    sinks: Sequence[Sink] = (),
+    *,
+    keep: bool = False,
+    notify: Callable[[str], None] = lambda _: None,
+    is_left: Callable[[], bool] = lambda: False,
+) -> StoredRun | None:
+    """Store a detached run in the database, to its end, and return it; None if it was left before.
 
-    def __init__(self, entry: HostEntry, detached: DetachedRun, database: Path, notify: Callable[[str], None]) -> None:
-        """Create the transfer of a run; `notify` gets a sentence while the run waits for its devices."""
-        self._entry, self._detached, self._database, self._notify = entry, detached, database, notify
-        # A flag, set once.
-        self._is_left = False
-        # Used by the thread that fetches.
-        self._process: HostProcess | None = None
-        self._problem = ""
-
-    def leave(self) -> None:
-        """Stop following the run; it continues on its host."""
-        self._is_left = True
-
-    def run(self, sinks: Sequence[Sink], *, keep: bool = False) -> StoredRun | None:
-        """Store the run's recording in the database, to its end; return the stored run.
-
-        The sinks get its events. With `keep` its recording stays on the host.
-
-        Returns:
-            The run; None if `leave` came first.
-
-        Raises:
-            UserError: It cannot be fetched now, or never started.
-        """
-        self._process = process = _start(self._entry, self._notify)
-        with contextlib.closing(process), RunStore.open(self._database) as store:
-            try:
-                process.wait_hello(lambda: self._is_left)
-                number = self._stored_run(store)
-                if number is None:
-                    number = self._store(store, process, sinks)
-            except UserError:
-                if self._is_left:
-                    return None
-                raise
-            if not keep:
-                _ask(process, DetachedOrder("remove", self._detached.uid))
+    The sinks get its events, `notify` a sentence while it waits for its devices. With `keep` its recording stays on the
+    host. Raises `UserError` if it cannot be fetched now, or never started.
+    """
+    with contextlib.closing(_start(entry, notify)) as process, RunStore.open(database) as store:
+        problem = ""
+        try:
+            process.wait_hello(is_left)
+            number = _stored_run(store, uid, entry.name)
             if number is None:
-                raise UserError(self._problem)
-            return store.load(number)
-
-    def _store(self, store: RunStore, process: HostProcess, sinks: Sequence[Sink]) -> int | None:
-        """Store the recording, and return the run's number; None if it never began. Raises `UserError`."""
-        sink = StoreSink(store, sinks)
-        try:
-            self._play(sink, process)
+                number, problem = _store(store, process, uid, sinks, notify, is_left)
         except UserError:
-            if sink.run is not None:
-                if sink.ended is None:
-                    sink.abandon()
-                self._purge(store, sink.run)
+            if is_left():
+                return None
             raise
-        if sink.failure is not None:
-            raise sink.failure
+        if not keep:
+            _ask(process, DetachedOrder("remove", uid))
+        if number is None:
+            raise UserError(problem)
+        return store.load(number)
+
+
+def _store(
+    store: RunStore,
+    process: HostProcess,
+    uid: str,
+    sinks: Sequence[Sink],
+    notify: Callable[[str], None],
+    is_left: Callable[[], bool],
+) -> tuple[int | None, str]:
+    """Store a recording as it arrives; return the run's number, or None and why it never began.
+
+    If its process was killed, the run ends after its last event. Raises `UserError` if the recording did not come to
+    its end, of which then nothing is left here.
+    """
+    sink, name, problem, last_ns = StoreSink(store, sinks), process.name, "", 0
+    here = {HOST_KEY: name, CARRIER_KEY: process.address.kind, DETACHED_KEY: "in part"}
+    files = {WEIGHTS: weights_path(store.path, uid).absolute()}
+    try:
+        for event in follow_run(process, DetachedOrder("fetch", uid), files, RunWishes()):
+            if is_left():
+                raise UserError("Fetching was stopped.")
+            match event:
+                case Waiting(reason=reason) if sink.run is None:
+                    problem = reason
+                    if reason:
+                        notify(f"The run waits on {name}: {reason}")
+                case RunStarted():
+                    last_ns = event.t_ns
+                    sink.handle(msgspec.structs.replace(event, uid=uid, environment={**event.environment, **here}))
+                case _ if event is not None:
+                    last_ns = last_ns if isinstance(event, Waiting) else max(last_ns, getattr(event, "t_ns", 0))
+                    sink.handle(event)
+    except (UserError, ProtocolError) as error:
         if sink.run is not None:
-            store.add_environment(sink.run, {DETACHED_KEY: "yes"})
-            for part in store.library.parts(self._detached.uid):
-                self._purge(store, part)
-        return sink.run
+            if sink.ended is None:
+                sink.abandon()
+            _purge(store, sink.run)
+        raise UserError(
+            f"What {name} has of the run is {error}." if isinstance(error, ProtocolError) else str(error)
+        ) from None
+    if sink.ended is None:
+        reason = f"The process of the run on {name} was killed, or the host was restarted."
+        problem = problem or reason
+        if sink.run is not None:
+            sink.handle(RunEnded(t_ns=last_ns, outcome=Outcome(name="crashed", reason=reason)))
+    if sink.failure is not None:
+        raise sink.failure
+    if sink.run is not None:
+        store.add_environment(sink.run, {DETACHED_KEY: "yes"})
+        for part in store.library.parts(uid):
+            _purge(store, part)
+    return sink.run, problem
 
-    def _play(self, sink: StoreSink, process: HostProcess) -> None:
-        """Store the events as they arrive; end the run if its process was killed, which shows after the last event.
 
-        Raises:
-            UserError: The recording did not come to its end.
-        """
-        name, uid = self._entry.name, self._detached.uid
-        here = {HOST_KEY: name, CARRIER_KEY: process.address.kind, DETACHED_KEY: "in part"}
-        files = {WEIGHTS: weights_path(self._database, uid).absolute()}
-        last_ns = 0
-        try:
-            for event in follow_run(process, DetachedOrder("fetch", uid), files, RunWishes()):
-                if self._is_left:
-                    raise UserError("Fetching was stopped.")
-                match event:
-                    case Waiting(reason=reason) if sink.run is None:
-                        self._problem = reason
-                        if reason:
-                            self._notify(f"The run waits on {name}: {reason}")
-                    case RunStarted():
-                        last_ns = event.t_ns
-                        sink.handle(msgspec.structs.replace(event, uid=uid, environment={**event.environment, **here}))
-                    case _ if event is not None:
-                        last_ns = last_ns if isinstance(event, Waiting) else max(last_ns, getattr(event, "t_ns", 0))
-                        sink.handle(event)
-        except ProtocolError as error:
-            raise UserError(f"What {name} has of the run is {error}.") from None
-        if sink.ended is None:
-            reason = f"The process of the run on {name} was killed, or the host was restarted."
-            self._problem = self._problem or reason
-            if sink.run is not None:
-                sink.handle(RunEnded(t_ns=last_ns, outcome=Outcome(name="crashed", reason=reason)))
+def _stored_run(store: Store, uid: str, name: str) -> int | None:
+    """Return the number of a run that is stored completely; set aside the remains of a killed fetch.
 
-    def _stored_run(self, store: Store) -> int | None:
-        """Return the number of the run if it is stored completely; set aside the remains of a killed fetch.
+    Raises `UserError` if another run has its id: a host may name any.
+    """
+    for deleted in (False, True):
+        for run in store.library.runs_with_uids([uid], deleted=deleted):
+            environment = store.load_header(run).environment
+            match environment.get(DETACHED_KEY):
+                case "yes":
+                    return run
+                case "in part" if environment.get(HOST_KEY) == name:
+                    store.library.set_aside(run)
+                case _:
+                    raise UserError(
+                        f"Run {run} of this database has the id of the run on {name}, and is another one: nothing was"
+                        " fetched. It can be fetched into another database."
+                    )
+    return None
 
-        Raises:
-            UserError: Another run has its id: a host may name any.
-        """
-        name = self._entry.name
-        for deleted in (False, True):
-            for run in store.library.runs_with_uids([self._detached.uid], deleted=deleted):
-                environment = store.load_header(run).environment
-                match environment.get(DETACHED_KEY):
-                    case "yes":
-                        return run
-                    case "in part" if environment.get(HOST_KEY) == name:
-                        store.library.set_aside(run)
-                    case _:
-                        raise UserError(
-                            f"Run {run} of this database has the id of the run on {name}, and is another one: nothing "
-                            "was fetched. It can be fetched into another database."
-                        )
-        return None
 
-    @staticmethod
-    def _purge(store: Store, run: int) -> None:
-        store.library.delete([run])
-        store.library.purge([run])
+def _purge(store: Store, run: int) -> None:
+    store.library.delete([run])
+    store.library.purge([run])

@@ -102,12 +102,10 @@ class Launcher:
             it before this program can end a run.
         failures: What its errors mean: regular expressions over all lines of its output, each with a sentence, of which
             the first match counts; its placeholders are the groups, `label` and `by_hand`.
-        schedules: Whether a scheduler places each run on a node as a separate job.
     """
 
     command: Callable[[Address, str], list[str]]
     failures: dict[str, str] = field(default_factory=dict)
-    schedules: bool = False
 
 
 def describe_wait(line: str) -> str | None:
@@ -221,6 +219,6 @@ LAUNCHERS: Mapping[Kind, Launcher] = {
     "sh": Launcher(command=lambda _, script: ["sh", "-c", script]),
     "ssh": Launcher(command=by_ssh, failures=SSH_FAILURES),
     "docker": Launcher(command=lambda address, script: ["docker", "exec", "-i", address.host, "sh", "-c", script]),
-    "slurm": Launcher(command=_by_srun, failures=SLURM_FAILURES | SSH_FAILURES, schedules=True),
-    "ray": Launcher(command=by_ssh, failures=RAY_FAILURES | SSH_FAILURES, schedules=True),
+    "slurm": Launcher(command=_by_srun, failures=SLURM_FAILURES | SSH_FAILURES),
+    "ray": Launcher(command=by_ssh, failures=RAY_FAILURES | SSH_FAILURES),
 }

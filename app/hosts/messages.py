@@ -7,13 +7,13 @@ pieces afterwards; the scratch folder there uses other names. Both sides come fr
 version.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Literal
 
 import msgspec
 
-from app.errors import write_error
+from app.errors import UserError, read_error, write_error
 from app.paths import open_private
 from app.runs.host import RunOrder
 from app.runs.jobs import JobCrashedError, JobError
@@ -45,7 +45,6 @@ PIECE_BYTES = 2**18
 MOST_FILE_BYTES = 4 * 2**30
 """The most bytes of weights or gradients that a host may send."""
 
-
 PATH_VARIABLE = "VARIANTSCOPE_PATH"
 """The environment variable with the PATH of the host's shell, because uv starts the program with another."""
 
@@ -76,12 +75,6 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True, tag="piece", tag_field=TA
     data: Annotated[bytes, msgspec.Meta(max_length=PIECE_BYTES)]
 
 
-class JobOrder(msgspec.Struct, frozen=True, tag="job", tag_field=TAG):
-    """Run a small job on the devices that it names; answered by `JobDone` or `Refused`."""
-
-    request: JobRequest
-
-
 class Stop(msgspec.Struct, frozen=True, tag="stop", tag_field=TAG):
     """End the run or job; a reason, in one sentence, means that it was not the user."""
 
@@ -93,14 +86,14 @@ class RunAnyway(msgspec.Struct, frozen=True, tag="run_anyway", tag_field=TAG):
 
 
 class DetachedOrder(msgspec.Struct, frozen=True, tag="detached_order", tag_field=TAG):
-    """List the detached runs, answered by `DetachedRuns`; or stop, send or remove one, answered by `Drained`."""
+    """Stop, send or remove a detached run, or nothing; then list those that are left, as `DetachedRuns`."""
 
     action: Literal["list", "stop", "fetch", "remove"]
     uid: Name = ""
 
 
-Order = Beat | Piece | RunOrder | JobOrder | Stop | RunAnyway | DetachedOrder | SetRate
-"""`SetRate` starts telemetry, or changes its rate."""
+Order = Beat | Piece | RunOrder | JobRequest | Stop | RunAnyway | DetachedOrder | SetRate
+"""`SetRate` starts telemetry, or changes its rate. A job is answered by its result."""
 
 
 class HostFramework(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,28 +125,23 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
     frameworks: Annotated[tuple[HostFramework, ...], msgspec.Meta(max_length=10)]
 
 
+_ERRORS = {error_type.__name__: error_type for error_type in (TimeoutError, JobError, JobCrashedError)}
+
+
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
-    """Why an order was not executed, in one sentence; `kind` is one of `FAILURES`, or another error."""
+    """Why an order was not executed, in one sentence; `kind` is the error's type."""
 
     reason: str
-    kind: str = "error"
+    kind: str = ""
 
-
-FAILURES: Mapping[str, type[Exception]] = {
-    "stopped": TimeoutError,
-    "job crashed": JobCrashedError,
-    "job error": JobError,
-}
+    @property
+    def error(self) -> Exception:
+        """Return the error to raise here."""
+        return _ERRORS.get(self.kind, UserError)(self.reason)
 
 
 class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):
     """The host lacks the frozen tree of the run's command: send it in pieces, and the order again."""
-
-
-class JobDone(msgspec.Struct, frozen=True, tag="job_done", tag_field=TAG):
-    """The result of a job."""
-
-    result: JobResult
 
 
 class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,29 +162,27 @@ class DetachedRuns(msgspec.Struct, frozen=True, tag="detached", tag_field=TAG):
     runs: Annotated[tuple[DetachedRun, ...], msgspec.Meta(max_length=1_000)]
 
 
-class Drained(msgspec.Struct, frozen=True, tag="drained", tag_field=TAG):
-    """What was to be done about a detached run is done; its recording was sent completely."""
-
-
-_Answer = Refused | TreeWanted | JobDone | DetachedRuns | Drained
-Report = Beat | Piece | HostHello | _Answer | Inventory | Processes | RunEvent
+Report = Beat | Piece | HostHello | Refused | TreeWanted | DetachedRuns | JobResult | Inventory | Processes | RunEvent
 _REPORT: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 
 def decode_report(line: bytes) -> Report:
     """Return a report, after checking numbers in its environment; the text of a `ProtocolError` ends a sentence."""
     report = decode(_REPORT, line, "a report of this program")
-    if isinstance(report, RunStarted | EnvironmentInfo) and (keys := wrong_numbers(report.environment)):
-        raise ProtocolError(f"not an event of a run, because {keys[0]} of its environment is not a number")
+    if isinstance(report, HostHello | RunStarted | EnvironmentInfo) and (keys := wrong_numbers(report.environment)):
+        raise ProtocolError(f"not a report of this program, because {keys[0]} of its environment is not a number")
     return report
 
 
 def pieces(path: Path, name: str) -> Iterator[Piece]:
-    """Yield a file in pieces; raises `OSError`."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        for offset in range(0, max(1, size), PIECE_BYTES):
-            yield Piece(name=name, offset=offset, size=size, data=file.read(PIECE_BYTES))
+    """Yield a file in pieces; raises `UserError` if it cannot be read."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            for offset in range(0, max(1, size), PIECE_BYTES):
+                yield Piece(name=name, offset=offset, size=size, data=file.read(PIECE_BYTES))
+    except OSError as error:
+        raise read_error(path, error) from error
 
 
 def add_piece(path: Path, piece: Piece) -> None:

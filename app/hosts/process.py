@@ -110,14 +110,13 @@ class HostProcess:
     def wait_hello(self, is_cancelled: Callable[[], bool] = lambda: False) -> HostHello:
         """Wait for its hello, which may take hours in Slurm's queue, and answer its start script until then.
 
-        Raises:
-            UserError: It cannot be reached or started there, or the wait was cancelled.
+        Raises `LinkLostError` if it cannot be reached or started there, or the wait was cancelled.
         """
         quiet_s = time.monotonic() + _QUIET_S
         while self.hello is None:
             line = self._line(_LOOK_S)
             if is_cancelled():
-                raise UserError("Connecting was cancelled.")
+                raise self._lose("Connecting was cancelled.")
             if line is None:
                 if time.monotonic() > quiet_s and not self._waits_for:
                     self._wait_for(f"Waiting for {self.name} to answer …")

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from app.errors import UserError
@@ -33,8 +34,8 @@ def connect() -> Any:
         raise UserError(f"{sys.executable} has no Ray: name the cluster's own Python with ?python=….") from None
     if tuple(map(int, ray.__version__.split(".")[:2])) < _LEAST_RAY:
         raise UserError(f"This cluster's Python has Ray {ray.__version__}; 2.50 or later is needed.")
-    sources = {"working_dir": str(ROOT)}
     try:
+        sources = {"working_dir": str(ROOT)}
         ray.init(address="auto", log_to_driver=False, configure_logging=False, runtime_env=sources)
     except ConnectionError as error:
         several = "Several Ray clusters run on this host; name one by RAY_ADDRESS there."
@@ -48,18 +49,12 @@ def connect() -> Any:
 
 def _watch_head(ray: Any) -> None:
     """End if the head does not answer: Ray itself would wait a minute, and abort."""
-    heard = [time.monotonic()]
-
-    def read() -> None:
-        while True:
-            ray.nodes()
-            heard[0] = time.monotonic()
-            time.sleep(_LOOK_S)
-
-    threading.Thread(target=read, daemon=True).start()
-    while time.monotonic() - heard[0] < LOST_S / 2:
+    while True:
+        overdue = threading.Timer(LOST_S / 2, _end, ("The head of the Ray cluster does not answer.",))
+        overdue.start()
+        ray.nodes()
+        overdue.cancel()
         time.sleep(_LOOK_S)
-    _end("The head of the Ray cluster does not answer.")
 
 
 def _end(sentence: str) -> None:
@@ -69,10 +64,7 @@ def _end(sentence: str) -> None:
 
 
 class ProgramActor:
-    """Runs this program on a node: `lines` starts it and yields its output, `write` and `close` are its stdin.
-
-    The program ends when its stdin closes, which any end of this process does.
-    """
+    """Runs this program on a node, whose stdin closes at any end of this process; the program then ends."""
 
     def __init__(self, gpus: int | None) -> None:
         # If Ray reaps orphans, it ignores this signal: exit codes would be lost, here and in child processes.
@@ -83,7 +75,7 @@ class ProgramActor:
         if gpus is None:  # an actor without GPUs sees none
             order = {}
             inherited.pop("CUDA_VISIBLE_DEVICES", None)
-        self._process = subprocess.Popen(
+        process = subprocess.Popen(
             [sys.executable, "-m", "app", "run", "--events"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -93,19 +85,20 @@ class ProgramActor:
             bufsize=0,
         )
 
-    def lines(self) -> Iterator[bytes]:
-        assert self._process.stdout is not None, "it was started with pipes"
-        while read := os.read(self._process.stdout.fileno(), _READ_BYTES):
-            yield read
+        assert process.stdin is not None, "it was started with pipes"
+        assert process.stdout is not None, "it was started with pipes"
+        self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
+
+    def output(self) -> Iterator[bytes]:
+        yield from iter(partial(self._stdout.read, _READ_BYTES), b"")
 
     def write(self, data: bytes) -> None:
-        assert self._process.stdin is not None, "it was started with pipes"
+        """Write to its stdin; nothing closes it."""
         with contextlib.suppress(OSError):
-            self._process.stdin.write(data)
-
-    def close(self) -> None:
-        assert self._process.stdin is not None, "it was started with pipes"
-        self._process.stdin.close()
+            if data:
+                self._stdin.write(data)
+            else:
+                self._stdin.close()
 
 
 def carry(ray: Any, gpus: int | None, options: dict[str, str], output: int) -> None:
@@ -125,17 +118,15 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], output: int) -> N
         if gpus > (most := int(node["Resources"].get("GPU", 0))):
             _end(f"No node of the cluster has {gpus} GPUs: the largest has {most}.")
         needs = {"num_gpus": gpus, "num_cpus": float(options.get("cpus", 1)), "resources": kinds}
-    actor = ray.remote(
-        **needs,
-        max_restarts=0,
-        max_task_retries=0,
-        concurrency_groups={"lines": 1, "orders": 1},
-    )(ProgramActor).remote(gpus)
+    groups = {"output": 1, "orders": 1}
+    once = ray.remote(**needs, max_restarts=0, max_task_retries=0, concurrency_groups=groups)(ProgramActor)
+    actor = once.remote(gpus)
 
     def pass_orders() -> None:
-        while data := os.read(0, _READ_BYTES):
+        data = b"orders"
+        while data:
+            data = os.read(0, _READ_BYTES)
             actor.write.options(concurrency_group="orders").remote(data)
-        actor.close.options(concurrency_group="orders").remote()
         time.sleep(_LOOK_S * 5)  # its last message ends this process meanwhile
         _end("The link was closed.")
 
@@ -145,7 +136,7 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], output: int) -> N
     waiting.daemon = True
     waiting.start()
     try:
-        for ref in actor.lines.options(num_returns="streaming", concurrency_group="lines").remote():
+        for ref in actor.output.options(num_returns="streaming", concurrency_group="output").remote():
             waiting.cancel()
             view = memoryview(ray.get(ref))
             while view:

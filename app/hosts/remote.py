@@ -1,51 +1,35 @@
 """The parts of a `Host` for another machine: telemetry, leases, runs and jobs of the program there."""
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
-from app.errors import TelemetryError, UserError, read_error
+from app.errors import TelemetryError, UserError
 from app.grants import Consent, refuse
+from app.hosts import messages
 from app.hosts.book import HostEntry, find_host
-from app.hosts.launchers import LAUNCHERS
-from app.hosts.messages import (
-    FAILURES,
-    TREE,
-    WEIGHTS,
-    DetachedOrder,
-    Drained,
-    HostHello,
-    JobDone,
-    JobOrder,
-    Piece,
-    Refused,
-    Report,
-    RunAnyway,
-    Stop,
-    TreeWanted,
-    add_piece,
-    pieces,
-)
 from app.hosts.process import HostProcess, LinkLostError
 from app.hosts.serve import READ_FILES, WRITTEN_FILE
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
-from app.runs.jobs import JobCrashedError, JobError, Kind
+from app.runs.jobs import JobCrashedError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
 from app.runs.script import pack_tree
 from app.runs.supervisor import MessageOrder
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerCommand, SamplerMessage, SetRate
-from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY, wrong_numbers
+from app.values.environment_keys import CARRIER_KEY, HOST_ID_KEY, HOST_KEY
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.values.samples import Inventory, Waiting
-from workloads.job_protocol import ExportModel, JobFailed, JobRequest
+from workloads.job_protocol import ExportModel, JobRequest
 from workloads.protocol import Calibration, Message, ProtocolError
 
 HZ = 20.0
@@ -74,8 +58,8 @@ class HostLeases(DeviceLeases):
 class RemoteSampler:
     """The telemetry of a host, as the sampler of a `TelemetryFeed`. Thread: see `Sampler`."""
 
-    def __init__(self, process: HostProcess, hello: HostHello, hz: float) -> None:
-        self._process, self._schedules = process, LAUNCHERS[process.address.kind].schedules
+    def __init__(self, process: HostProcess, hello: messages.HostHello, hz: float) -> None:
+        self._process, self._schedules = process, process.address.schedules
         self._frameworks = tuple(framework.name for framework in hello.frameworks if framework.version is not None)
         self._is_ended = threading.Event()
         process.send(SetRate(hz))
@@ -87,7 +71,7 @@ class RemoteSampler:
                 report = self._process.next(_LOOK_S)
             except LinkLostError:
                 return
-            if isinstance(report, Refused):
+            if isinstance(report, messages.Refused):
                 self._process.cut(report.reason)
             elif isinstance(report, Inventory):
                 # The host has another disk.
@@ -119,7 +103,7 @@ class RemoteSampler:
 
 def reports_of(
     process: HostProcess, files: Mapping[str, Path], stop_reason: Callable[[], str | None]
-) -> Iterator[Report | None]:
+) -> Iterator[messages.Report | None]:
     """Yield what a host's program answers to an order, and None from time to time; write the files that it sends.
 
     Once `stop_reason` returns a reason, the program is asked to end.
@@ -133,10 +117,10 @@ def reports_of(
     stop_s: float | None = None
     while True:
         match report := process.next(_LOOK_S):
-            case Piece(name=name) if name in files:
-                add_piece(files[name], report)
-            case Refused(kind=kind, reason=reason):
-                raise FAILURES.get(kind, UserError)(reason)
+            case messages.Piece(name=name) if name in files:
+                messages.add_piece(files[name], report)
+            case messages.Refused():
+                raise report.error
             case _:
                 yield report
         if stop_s is not None and time.monotonic() > stop_s + _ANSWER_S:
@@ -144,13 +128,13 @@ def reports_of(
             raise TimeoutError(f"Stopped; {process.name} did not confirm the end in time.")
         if stop_s is None and (wish := stop_reason()) is not None:
             stop_s = time.monotonic()
-            process.send(Stop(wish))
+            process.send(messages.Stop(wish))
 
 
 def follow_run(
-    process: HostProcess, order: RunOrder | DetachedOrder, files: Mapping[str, Path], wishes: RunWishes
+    process: HostProcess, order: RunOrder | messages.DetachedOrder, files: Mapping[str, Path], wishes: RunWishes
 ) -> Iterator[RunEvent | None]:
-    """Order a run or the recording of one, and yield its events, checked, up to `Drained`, and None from time to time.
+    """Order a run or the recording of one, and yield its events, checked, up to its end, and None from time to time.
 
     Raises `ProtocolError` for a report that cannot come now, and what `reports_of` raises.
     """
@@ -166,10 +150,10 @@ def follow_run(
     process.send(order)
     for report in reports_of(process, files, lambda: wishes.stop_reason):
         match report:
-            case Drained() if isinstance(order, DetachedOrder):
+            case messages.DetachedRuns() if isinstance(order, messages.DetachedOrder):
                 return
-            case TreeWanted() if source is not None and checks is None:
-                for piece in pieces(pack_tree(source), TREE):
+            case messages.TreeWanted() if source is not None and checks is None:
+                for piece in messages.pieces(pack_tree(source), messages.TREE):
                     process.send(piece)
                 process.send(order)
                 source = None
@@ -187,7 +171,7 @@ def follow_run(
                 yield report
         if not is_anyway_sent and wishes.begins_anyway:
             is_anyway_sent = True
-            process.send(RunAnyway())
+            process.send(messages.RunAnyway())
         if bool(now_silent := process.silent_warning()) != bool(warning):
             warning = now_silent
             yield Waiting(process.now_ns(), warning)
@@ -230,10 +214,10 @@ def run_there(connection: "Connection", order: RunOrder, wishes: RunWishes, emit
             raise
         emit(end("stopped", wishes.stop_reason or "Stopped by the user before it began."))
         return
-    files = {} if start.weights_path is None else {WEIGHTS: Path(start.weights_path)}
+    files = {} if start.weights_path is None else {messages.WEIGHTS: Path(start.weights_path)}
     sent = msgspec.structs.replace(
         order,
-        start=msgspec.structs.replace(start, weights_path=start.weights_path and WEIGHTS),
+        start=msgspec.structs.replace(start, weights_path=start.weights_path and messages.WEIGHTS),
         utc_ns=time.time_ns(),
         hz=connection.host.telemetry.hz,
         standby=connection.standby.is_set(),
@@ -271,10 +255,10 @@ class Connection:
     Thread: any.
     """
 
-    def __init__(self, entry: HostEntry, process: HostProcess, hello: HostHello, hz: float) -> None:
+    def __init__(self, entry: HostEntry, process: HostProcess, hello: messages.HostHello, hz: float) -> None:
         self.entry, self.process, self.hello = entry, process, hello
         self.standby = threading.Event()
-        self._schedules = LAUNCHERS[process.address.kind].schedules
+        self._schedules = process.address.schedules
         self._lock = threading.Lock()
         # The programs that execute runs and jobs: an idle one takes the next.
         self._runners: list[HostProcess] = []
@@ -312,18 +296,16 @@ class Connection:
         """Return an idle program, or start one on a node with that many GPUs; raises `UserError`."""
         with self._lock:
             while self._idle:
-                if (process := self._idle.pop()).lost is None:
+                process = self._idle.pop()
+                with contextlib.suppress(LinkLostError):
+                    process.next(0.0)
                     return process
         process = HostProcess(Start(address=self.process.address, gpus=gpus), self.entry.name, notify)
         with self._lock:
             self._runners = [*(other for other in self._runners if other.lost is None), process]
-        try:
-            if self._is_closed:
-                raise LinkLostError(f"The link to {self.entry.name} was closed.")
-            process.wait_hello(is_cancelled)
-        except BaseException:
+        if self._is_closed:
             process.cut()
-            raise
+        process.wait_hello(is_cancelled)
         return process
 
     def give(self, process: HostProcess) -> None:
@@ -353,16 +335,13 @@ class Connection:
         try:
             for name in READ_FILES:
                 if path := getattr(request, name, None):
-                    try:
-                        for piece in pieces(Path(path), name):
-                            process.send(piece)
-                    except OSError as error:
-                        raise read_error(path, error) from error
-            process.send(JobOrder(request))
+                    for piece in messages.pieces(Path(path), name):
+                        process.send(piece)
+            process.send(request)
             written = getattr(request, WRITTEN_FILE, None)
             files = {WRITTEN_FILE: Path(written)} if written else {}
             reports = reports_of(process, files, lambda: "" if overdue() else None)
-            result = next(report.result for report in reports if isinstance(report, JobDone))
+            result = next(report for report in reports if report is not None)
         except ProtocolError as error:
             process.cut()
             raise UserError(f"What {self.entry.name} says is {error}; the link was closed.") from None
@@ -370,8 +349,6 @@ class Connection:
             self.give(process)
         if isinstance(result, Calibration):
             result = msgspec.structs.replace(result, device=calibrated_device(result.device, self.entry.name))
-        if isinstance(result, JobFailed):
-            raise JobError(result.reason)
         if not isinstance(result, result_type):
             raise JobCrashedError("The process that did this broke the protocol: it answered something else.")
         return result
@@ -379,12 +356,9 @@ class Connection:
     def close(self) -> None:
         with self._lock:
             self._is_closed = True
-        enders = [threading.Thread(target=process.close, daemon=True) for process in (self.process, *self._runners)]
-        for ender in enders:
-            ender.start()
-        self.host.telemetry.close()
-        for ender in enders:
-            ender.join()
+        with ThreadPoolExecutor(1 + len(self._runners)) as pool:
+            pool.map(HostProcess.close, (self.process, *self._runners))
+            self.host.telemetry.close()
 
 
 def connect(
@@ -403,15 +377,7 @@ def connect(
         UserError: It cannot be reached, or cannot serve; the text says what to do.
     """
     process = HostProcess(Start(address=entry.full_address), entry.name, notify)
-    try:
-        hello = process.wait_hello(is_cancelled)
-        if keys := wrong_numbers(hello.environment):
-            word = hello.environment[keys[0]][:40]
-            raise UserError(f"{entry.name} says {word!r} for {keys[0]}, instead of a number; nothing can run there.")
-    except BaseException:
-        process.cut()
-        raise
-    connection = Connection(entry, process, hello, hz)
+    connection = Connection(entry, process, process.wait_hello(is_cancelled), hz)
     connection.host.telemetry.start()
     return connection
 

@@ -37,31 +37,8 @@ import psutil
 from app.errors import UserError, bug_message
 from app.grants import FILE_VARIABLE as GRANTS_VARIABLE
 from app.grants import order_grants, require, typed
+from app.hosts import messages
 from app.hosts.detached import list_runs, read_run, remove_run, stop_run
-from app.hosts.messages import (
-    CUT,
-    FAILURES,
-    LOST_S,
-    MOST_LINE_BYTES,
-    PATH_VARIABLE,
-    TREE,
-    WEIGHTS,
-    Beat,
-    DetachedOrder,
-    Drained,
-    HostFramework,
-    HostHello,
-    JobDone,
-    JobOrder,
-    Order,
-    Piece,
-    Refused,
-    RunAnyway,
-    Stop,
-    TreeWanted,
-    add_piece,
-    pieces,
-)
 from app.log import configure_child
 from app.runs.environment import host_info
 from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
@@ -81,7 +58,7 @@ from workloads.catalog import FRAMEWORKS, default_interpreter, find_python, inst
 from workloads.job_protocol import JobRequest, JobResult
 from workloads.protocol import ProtocolError, decode, encode
 
-_ORDERS: msgspec.json.Decoder[Order] = msgspec.json.Decoder(Order)
+_ORDERS: msgspec.json.Decoder[messages.Order] = msgspec.json.Decoder(messages.Order)
 _READ_BYTES = 2**16
 _QUIET_S = 1.0
 """A shorter wait is not reported."""
@@ -113,7 +90,7 @@ def start_guard() -> tuple[Path, int]:
     # Orders were allowed where they were given: they are granted here for the life of this process.
     os.environ[GRANTS_VARIABLE] = str(scratch / "grants" / "grants.json")
     # uv's PATH leads to the program's own Python; a user's command means the host's.
-    if path := os.environ.pop(PATH_VARIABLE, ""):
+    if path := os.environ.pop(messages.PATH_VARIABLE, ""):
         os.environ["PATH"] = path
     guard = os.getpid()
     if program := os.fork():
@@ -172,9 +149,9 @@ def _become_subreaper() -> None:
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def host_hello() -> HostHello:
+def host_hello() -> messages.HostHello:
     """Return this process's first report about its host."""
-    return HostHello(
+    return messages.HostHello(
         pid=os.getpid(),
         t_ns=time.monotonic_ns(),
         utc_ns=time.time_ns(),
@@ -184,7 +161,7 @@ def host_hello() -> HostHello:
         home=str(Path.home()),
         home_free_bytes=shutil.disk_usage(Path.home()).free,
         frameworks=tuple(
-            HostFramework(
+            messages.HostFramework(
                 name=key,
                 interpreter=str(find_python(interpreter) or interpreter or sys.executable),
                 version=installed_framework(interpreter, framework),
@@ -245,7 +222,7 @@ class Reports:
         except OSError as error:
             # The line is incomplete, and what follows needs space.
             os.ftruncate(self._output, max(0, os.fstat(self._output).st_size - _RESERVED_BYTES))
-            os.write(self._output, CUT)
+            os.write(self._output, messages.CUT)
             raise UserError(_DISK.format(reason=error.strerror)) from None
 
 
@@ -264,7 +241,7 @@ class Server:
         self._wants_standby = self._tells_telemetry = self._is_over = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
         # Those of the latest run or job.
-        self._stop: Callable[[str], None] = lambda _: None
+        self.stop: Callable[[str], None] = lambda _: None
         self._run_anyway: Callable[[], None] = lambda: None
         # The next run begins when the previous one has released its resources.
         self._one_at_a_time = threading.Lock()
@@ -280,7 +257,7 @@ class Server:
                     return "the process that guards it was killed."
                 if data := os.read(0, _READ_BYTES) if is_ready else b"":
                     *lines, unfinished = (unfinished + data).split(b"\n")
-                    if len(unfinished) >= MOST_LINE_BYTES:
+                    if len(unfinished) >= messages.MOST_LINE_BYTES:
                         lines.append(unfinished)  # too long: decoding reports it
                     for line in lines:
                         self._follow(decode(_ORDERS, line, "an order"))
@@ -289,8 +266,8 @@ class Server:
                     time.sleep(_LOOK_S)  # a file may grow
                 elif is_ready:
                     return ""
-                elif time.monotonic() > heard_s + LOST_S:
-                    quiet = units.exactly(LOST_S, "s")
+                elif time.monotonic() > heard_s + messages.LOST_S:
+                    quiet = units.exactly(messages.LOST_S, "s")
                     cause = "so the link is cut or the program that started it is suspended"
                     return f"it heard nothing for {quiet}, {cause}."
         except ProtocolError as error:
@@ -303,32 +280,29 @@ class Server:
             self._feed.close()
         return ""
 
-    def terminate(self, _number: int, _frame: FrameType | None) -> None:
-        self._stop(_TERMINATED)
-
-    def _follow(self, order: Order) -> None:
+    def _follow(self, order: messages.Order) -> None:
         match order:
-            case Beat():
-                self._reports.offer(Beat(t_ns=time.monotonic_ns()))
-            case Piece(name=name):
-                add_piece(self._scratch / Path(name).name, order)
+            case messages.Beat():
+                self._reports.offer(messages.Beat(t_ns=time.monotonic_ns()))
+            case messages.Piece(name=name):
+                messages.add_piece(self._scratch / Path(name).name, order)
             case RunOrder():
                 self._prepare_run(order)
-            case JobOrder(request=request):
-                cancelled = threading.Event()
-                self._stop = lambda _: cancelled.set()
-                self._begin(partial(self._do_job, request, cancelled))
-            case DetachedOrder():
+            case messages.DetachedOrder():
                 self._begin(partial(self._serve_detached, order))
             case SetRate(hz=hz):
                 self._feed.set_rate(hz)
                 if not self._tells_telemetry:
                     self._tells_telemetry = True
                     self._begin(self._tell_telemetry)
-            case Stop(reason=reason):
-                self._stop(reason)
-            case RunAnyway():
+            case messages.Stop(reason=reason):
+                self.stop(reason)
+            case messages.RunAnyway():
                 self._run_anyway()
+            case _:
+                cancelled = threading.Event()
+                self.stop = lambda _: cancelled.set()
+                self._begin(partial(self._do_job, order, cancelled))
 
     def _begin(self, work: Callable[[], None]) -> None:
         """Execute a slow order in another thread, and report why it failed."""
@@ -338,10 +312,8 @@ class Server:
                 with self._one_at_a_time:
                     work()
             except Exception as error:  # noqa: BLE001 - the edge of the process: the program elsewhere is told, also of a bug
-                reason = _reason(error)
-                kind = next((kind for kind, error_type in FAILURES.items() if isinstance(error, error_type)), "error")
-                refused = Refused(kind=kind, reason=reason)
-                self._reports.say(Waiting(time.monotonic_ns(), reason) if self._is_detached else refused)
+                refused = messages.Refused(kind=type(error).__name__, reason=_reason(error))
+                self._reports.say(Waiting(time.monotonic_ns(), refused.reason) if self._is_detached else refused)
             self._is_over = self._is_detached
 
         # On Linux a worker dies with the thread that started it; this one lasts long enough.
@@ -349,7 +321,7 @@ class Server:
 
     def _prepare_run(self, order: RunOrder) -> None:
         """Begin a run, which can be stopped from now on."""
-        start_ns, weights = time.monotonic_ns(), self._scratch / WEIGHTS
+        start_ns, weights = time.monotonic_ns(), self._scratch / messages.WEIGHTS
 
         def now() -> ClockAnchor:
             """Return this machine's time, with the ordering machine's wall clock."""
@@ -358,7 +330,7 @@ class Server:
 
         def emit(event: RunEvent) -> None:
             if isinstance(event, RunEnded) and event.outcome.name == "completed" and weights.is_file():
-                for piece in pieces(weights, WEIGHTS):
+                for piece in messages.pieces(weights, messages.WEIGHTS):
                     self._reports.say(piece)
             (self._reports.record if self._is_detached else self._reports.say)(event)
 
@@ -372,7 +344,7 @@ class Server:
         host = Host(telemetry=self._feed, launcher=self._launcher, leases=self._leases, now=now)
         idle_wait = IdleWait(host, IdleLimits.of_plan(order.idle_wait_s), self._idle_state)
         maker = RunMaker(order, host, emit, prepare=prepare)
-        self._stop, self._run_anyway = maker.stop, run_anyway
+        self.stop, self._run_anyway = maker.stop, run_anyway
         self._begin(partial(self._run, maker, idle_wait, weights))
 
     def _run(self, maker: RunMaker, idle_wait: IdleWait, weights: Path) -> None:
@@ -380,9 +352,9 @@ class Server:
         start, source = maker.order.start, maker.order.start.source
         with closing(idle_wait):
             if source is not None and source.command is not None:
-                source = place_tree(source, self._scratch / TREE)
+                source = place_tree(source, self._scratch / messages.TREE)
                 if source is None:
-                    self._reports.say(TreeWanted())
+                    self._reports.say(messages.TreeWanted())
                     return
             saved = None if start.weights_path is None else str(weights)
             start = msgspec.structs.replace(start, source=source, weights_path=saved)
@@ -407,9 +379,9 @@ class Server:
         finally:
             lease.release()
         if WRITTEN_FILE in fields:
-            for piece in pieces(self._scratch / WRITTEN_FILE, WRITTEN_FILE):
+            for piece in messages.pieces(self._scratch / WRITTEN_FILE, WRITTEN_FILE):
                 self._reports.say(piece)
-        self._reports.say(JobDone(result))
+        self._reports.say(result)
 
     def _tell_telemetry(self) -> None:
         """Send all telemetry from now on, the inventory first; raises `UserError` if there never is one."""
@@ -422,11 +394,8 @@ class Server:
         self._feed.subscribe(tell)
         self._feed.wait_inventory(timeout_s=None)
 
-    def _serve_detached(self, order: DetachedOrder) -> None:
+    def _serve_detached(self, order: messages.DetachedOrder) -> None:
         match order.action:
-            case "list":
-                self._reports.say(list_runs())
-                return
             case "stop":
                 stop_run(order.uid)
             case "fetch":
@@ -434,7 +403,7 @@ class Server:
                     self._reports.pass_on(line)
             case "remove":
                 remove_run(order.uid)
-        self._reports.say(Drained())
+        self._reports.say(list_runs())
 
 
 def _wait_until_idle(idle_wait: IdleWait, lease: Lease, maker: RunMaker) -> Mapping[str, str]:
@@ -475,7 +444,7 @@ def serve(*, is_detached: bool) -> NoReturn:
     configure_child()
     logging.getLogger("variantscope").addHandler(logging.NullHandler())
     if is_detached:
-        signal.signal(signal.SIGTERM, server.terminate)
+        signal.signal(signal.SIGTERM, lambda *_: server.stop(_TERMINATED))
     if complaint := server.follow_all():
         print_error(f"The program on {platform.node()} ends: {complaint}")
     end_everything(scratch)

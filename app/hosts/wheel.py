@@ -155,8 +155,8 @@ class Start:
 
     def command(self) -> list[str]:
         """Return the local command that starts it."""
-        launcher = LAUNCHERS[self.address.kind]
-        start = by_ssh if launcher.schedules and self.on_entry else launcher.command
+        is_entry = self.on_entry and self.address.schedules
+        start = by_ssh if is_entry else LAUNCHERS[self.address.kind].command
         return start(self.address, self.script())
 
     def script(self) -> str:

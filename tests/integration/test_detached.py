@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -17,9 +18,8 @@ import pytest
 from app.cli.main import main
 from app.errors import UserError
 from app.hosts.book import HostEntry, add_host
-from app.hosts.fetch import Fetch, detach_run, list_detached, stop_detached
+from app.hosts.fetch import detach_run, fetch_run, list_detached, stop_detached
 from app.hosts.messages import CUT, WEIGHTS, DetachedRun, pieces
-from app.hosts.process import HostProcess
 from app.hosts.remote import open_host
 from app.paths import weights_path
 from app.runs.host import Host
@@ -104,17 +104,22 @@ def stored_runs(database: Path) -> list[int]:
 
 
 class Fetching:
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(
+        self, entry: HostEntry, run: DetachedRun, database: Path, notify: Callable[[str], None] = ignore
+    ) -> None:
         self.recorder = Recorder()
         self.stored: StoredRun | None = None
         self.error: UserError | None = None
-        self.fetch = fetch
+        self.left = threading.Event()
+        self._fetch = partial(
+            fetch_run, entry, run.uid, database, [self.recorder], notify=notify, is_left=self.left.is_set
+        )
         self._thread = threading.Thread(target=self._run, name="a test's fetching", daemon=True)
         self._thread.start()
 
     def _run(self) -> None:
         try:
-            self.stored = self.fetch.run([self.recorder])
+            self.stored = self._fetch()
         except UserError as error:
             self.error = error
 
@@ -126,26 +131,27 @@ class Fetching:
         return self.stored
 
 
-def process_of(fetching: Fetching) -> HostProcess:
-    assert fetching.fetch._process is not None
-    return fetching.fetch._process
+def launcher() -> psutil.Process:
+    """The process that fetches here."""
+    (launched,) = (child for child in psutil.Process().children() if "--events" in child.cmdline())
+    return launched
 
 
 def test_a_run_is_fetched_whole_whoever_was_killed_before(entry: HostEntry, database_path: Path, folder: Path) -> None:
     run = detach(entry, database_path, long_run)
     assert (run.goes_on, run.workload) == (True, "dummy")
-    cut = Fetching(Fetch(entry, run, database_path, ignore))
+    cut = Fetching(entry, run, database_path)
     cut.recorder.wait(Block)
-    os.killpg(process_of(cut).pid, signal.SIGKILL)
+    os.killpg(launcher().pid, signal.SIGKILL)
     with pytest.raises(UserError, match=r"guards it was killed|by signal 9"):
         cut.result()
     assert stored_runs(database_path) == []
-    left = Fetching(Fetch(entry, run, database_path, ignore))
+    left = Fetching(entry, run, database_path)
     left.recorder.wait(Block)
-    left.fetch.leave()
+    left.left.set()
     assert left.result() is None
     assert stored_runs(database_path) == []
-    whole = Fetching(Fetch(entry, run, database_path, ignore))
+    whole = Fetching(entry, run, database_path)
     whole.recorder.wait(Block)
     stop_detached(entry, run.uid, ignore)
     stored = whole.result()
@@ -183,7 +189,7 @@ def test_a_run_whose_maker_was_killed_there_is_crashed_with_all_that_came(
     entry: HostEntry, database_path: Path, folder: Path
 ) -> None:
     run = detach(entry, database_path, long_run)
-    following = Fetching(Fetch(entry, run, database_path, ignore))
+    following = Fetching(entry, run, database_path)
     following.recorder.wait(Block)
     makers = [process for process in psutil.process_iter() if _executes(process, folder)]
     below = [child for maker in makers for child in maker.children(recursive=True)]
@@ -209,9 +215,7 @@ def test_a_run_waits_there_for_its_device(entry: HostEntry, database_path: Path,
     assert lease is not None
     run = detach(entry, database_path, lambda host: dummy(host.inventory(), gpus=1))
     waits = threading.Event()
-    following = Fetching(
-        Fetch(entry, run, database_path, lambda said: waits.set() if "waits on gpu1" in said else None)
-    )
+    following = Fetching(entry, run, database_path, lambda said: waits.set() if "waits on gpu1" in said else None)
     assert waits.wait(LIMIT_S)
     lease.release()
     stored = following.result()
@@ -224,7 +228,7 @@ def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder
     saved.write_bytes(weights := os.urandom(700_000))
     *others, ended = lines.read_bytes().splitlines(keepends=True)
     lines.write_bytes(b"".join((*others, *map(encode, pieces(saved, WEIGHTS)), ended)))
-    stored = Fetch(entry, over, database_path, ignore).run(())
+    stored = fetch_run(entry, over.uid, database_path)
     assert stored is not None
     assert weights_path(database_path, over.uid).read_bytes() == weights
 
@@ -233,7 +237,7 @@ def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_pa
     with Store.open(database_path) as store:
         keep(store, uid=over.uid)
     with pytest.raises(UserError, match="is another one: nothing was fetched"):
-        Fetch(entry, over, database_path, ignore).run(())
+        fetch_run(entry, over.uid, database_path)
     assert len(stored_runs(database_path)) == 1
 
 
@@ -281,7 +285,7 @@ def test_a_line_that_its_writer_was_killed_in_is_left_out(
     path = folder / over.uid / "events.jsonl"
     head, *lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(head + lines[0] + b'{"type":"sample","t_ns":12' + CUT + b"".join(lines[1:]))
-    stored = Fetch(entry, over, database_path, ignore).run(())
+    stored = fetch_run(entry, over.uid, database_path)
     assert stored is not None
     assert stored.row.completed, "what stands behind it is whole"
 

@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import UserError
 from app.hosts.book import HostEntry, add_host
-from app.hosts.fetch import Fetch, detach_run, list_detached
+from app.hosts.fetch import detach_run, fetch_run, list_detached
 from app.hosts.messages import DetachedRun
 from app.hosts.remote import connect
 from app.runs.leases import FOLDER_VARIABLE
@@ -92,7 +92,7 @@ def test_a_detached_run_is_a_batch_job(cluster: Cluster, database_path: Path) ->
         spec = dummy(connection.host.inventory(), gpus=1)
         services = RunServices(database=database_path, host=connection.host)
         uid = detach_run(spec, services, ENTRY, 10.0, lambda _: None)
-    stored = Fetch(ENTRY, begun_run(), database_path, lambda _: None).run(())
+    stored = fetch_run(ENTRY, begun_run().uid, database_path)
     assert stored is not None
     assert (stored.row.uid, stored.row.completed) == (uid, True)
     assert stored.environment[SLURM_JOB_KEY] == "77"

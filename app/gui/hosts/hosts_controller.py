@@ -95,9 +95,7 @@ class HostsController(QObject):
     def manage(self) -> None:
         from app.gui.hosts.hosts_dialog import HostsDialog
 
-        dialog = HostsDialog(self._window, self._theme, self, self._database)
-        dialog.runs_fetched.connect(self.runs_fetched)
-        dialog.open()
+        HostsDialog(self._window, self._theme, self, self._database).open()
 
     def handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
         """Take one event: telemetry reaches the Run screen only from the displayed host."""

@@ -1,33 +1,23 @@
 """The hosts dialog: a list to check and remove, its detached runs, and a form to add a host."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Signal
+from PySide6.QtCore import Qt
 from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import (
-    QDialog,
-    QDialogButtonBox,
-    QFormLayout,
-    QLineEdit,
-    QListWidget,
-    QPlainTextEdit,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QListWidget, QPlainTextEdit, QWidget
 
 from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
-from app.gui.threads import CancellableJob
+from app.gui.threads import CancellableJob, Result
 from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, text_label
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.panes import PageScroller
 from app.hosts.book import HostEntry, add_host, remove_hosts
 from app.hosts.check import HostCheck, check_hosts, check_lines
-from app.hosts.fetch import Fetch, list_detached, stop_detached
+from app.hosts.fetch import fetch_run, list_detached, stop_detached
 from app.values import units
 from app.viewmodels.hosts import host_line
 from workloads.catalog import UsageError
@@ -38,19 +28,15 @@ _ADDRESS_HINT = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head, do
 class HostsDialog(QDialog):
     """Lists the user's hosts with their state; checks run off the GUI thread, and closing ends them.
 
-    `runs_fetched` is emitted when runs were fetched into the database.
-
     Thread: GUI only.
     """
-
-    runs_fetched = Signal()
 
     def __init__(self, parent: QWidget, theme: Theme, hosts: HostsController, database: Path) -> None:
         super().__init__(parent)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setWindowTitle("Hosts")
         resize_within_screen(self, 120 * GRID, 84 * GRID)
-        self._hosts, self._database = hosts, database
+        self._hosts = hosts
         self._job = CancellableJob(self)
         # The last result for each host, by name.
         self._reports: dict[str, str] = {}
@@ -64,9 +50,10 @@ class HostsDialog(QDialog):
         self.fetch_button = button("&Fetch runs", "Fetch detached runs that have ended, and list the others")
         self.stop_button = button("&Stop runs", "End the detached runs on this host")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
-        self.check_button.clicked.connect(self._check)
-        self.fetch_button.clicked.connect(partial(self._work_on_runs, fetch_over))
-        self.stop_button.clicked.connect(partial(self._work_on_runs, stop_all))
+        fetch = partial(_fetch_over, database)
+        self.check_button.clicked.connect(lambda: self._work("Checking", _check, self._checked))
+        self.fetch_button.clicked.connect(lambda: self._work("Asking", fetch, self._worked_on_runs))
+        self.stop_button.clicked.connect(lambda: self._work("Asking", _stop_all, self._worked_on_runs))
         self.remove_button.clicked.connect(self._remove)
         self.name, self.address = QLineEdit(), QLineEdit()
         self.name.setPlaceholderText("gpu1")
@@ -97,8 +84,6 @@ class HostsDialog(QDialog):
         page = QWidget()
         make_column((rows, 3), (self.details, 2), *add, parent=page, margins=2 * GRID, spacing=GRID)
         make_column((PageScroller(page), 1), make_row(buttons, margins=2 * GRID), parent=self, margins=0, spacing=0)
-        for push_button in self.findChildren(QPushButton):
-            push_button.setAutoDefault(False)  # so that Enter in a field adds a host
 
     def refresh(self) -> None:
         connections = self._hosts.connections
@@ -134,38 +119,31 @@ class HostsDialog(QDialog):
         self._reports[name] = text
         self._show_chosen()
 
-    def _work_on_runs(self, work: Callable[[HostEntry, Path, threading.Event], str]) -> None:
-        """Fetch or end the detached runs on a host, off the GUI thread."""
+    def _work(
+        self,
+        verb: str,
+        work: Callable[[HostEntry, Callable[[], bool]], Result],
+        done: Callable[[HostEntry, Result], str],
+    ) -> None:
+        """Do something with the chosen host, off the GUI thread, and show what came of it."""
         if (entry := self.chosen) is None:
             return
-
-        def done(sentence: str) -> None:
-            self._say(entry.name, sentence)
-            self.runs_fetched.emit()
-
-        self._say(entry.name, f"Asking {entry.name} …")
+        self._say(entry.name, f"{verb} {entry.name} …")
         self._job.run(
-            lambda control: work(entry, self._database, control.stop),
-            done,
+            lambda control: work(entry, control.stop.is_set),
+            lambda result: self._say(entry.name, done(entry, result)),
             lambda error: self._say(entry.name, str(error)),
         )
 
-    def _check(self) -> None:
-        if (entry := self.chosen) is None:
-            return
+    def _checked(self, entry: HostEntry, check: HostCheck) -> str:
+        if check.inventory is not None:
+            self._hosts.renew(entry.name, check.inventory)
+        lines = [f"{label:<14}{line}" for label, line in check_lines(check)]
+        return "\n".join([*([check.problem] if check.problem else []), *lines])
 
-        def done(check: HostCheck) -> None:
-            lines = [f"{label:<14}{line}" for label, line in check_lines(check)]
-            self._say(entry.name, "\n".join([*([check.problem] if check.problem else []), *lines]))
-            if check.inventory is not None:
-                self._hosts.renew(entry.name, check.inventory)
-
-        self._say(entry.name, f"Checking {entry.name} …")
-        self._job.run(
-            lambda control: next(check_hosts([entry], control.stop.is_set)),
-            done,
-            lambda error: self._say(entry.name, str(error)),
-        )
+    def _worked_on_runs(self, _entry: HostEntry, sentence: str) -> str:
+        self._hosts.runs_fetched.emit()
+        return sentence
 
     def _add(self) -> None:
         try:
@@ -190,20 +168,23 @@ class HostsDialog(QDialog):
         self.refresh()
 
 
-def fetch_over(entry: HostEntry, database: Path, stop: threading.Event) -> str:
+def _check(entry: HostEntry, is_stopped: Callable[[], bool]) -> HostCheck:
+    return next(check_hosts([entry], is_stopped))
+
+
+def _fetch_over(database: Path, entry: HostEntry, is_stopped: Callable[[], bool]) -> str:
     """Fetch a host's finished detached runs; return what became of them; raises `UserError`."""
     runs = list_detached(entry, lambda _: None)
     over = [run for run in runs if run.size_bytes and not run.goes_on]
     for run in over:
-        fetch = Fetch(entry, run, database, lambda _: None)
-        if stop.is_set():
+        if is_stopped():
             raise UserError("Fetching was stopped.")
-        fetch.run(())
+        fetch_run(entry, run.uid, database, is_left=is_stopped)
     more = f" {len(runs) - len(over)} still run or wait there." if len(runs) > len(over) else ""
     return f"{len(over)} {units.plural('run', len(over))} of {entry.name} fetched.{more}"
 
 
-def stop_all(entry: HostEntry, _database: Path, _stop: threading.Event) -> str:
+def _stop_all(entry: HostEntry, _is_stopped: Callable[[], bool]) -> str:
     """Ask a host's detached runs to end; return their number; raises `UserError`."""
     runs = [run for run in list_detached(entry, lambda _: None) if run.goes_on]
     for run in runs:

@@ -83,7 +83,7 @@ def test_detached_runs_are_fetched_and_stopped(
     dialog.refresh()
 
     def press(action: QPushButton) -> str:
-        with qtbot.waitSignal(dialog.runs_fetched):
+        with qtbot.waitSignal(dialog._hosts.runs_fetched):
             action.click()
         return dialog.details.toPlainText()
 
