@@ -119,16 +119,13 @@ class Connections:
             slot.cancelled.set()
             self._changed()
 
-    def host(self, name: str) -> "Host | None":
-        slot = self._slots.get(name)
-        connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
-        return None if connection is None else connection.host
-
     def connected(self, name: str) -> "Host":
         """Return a connected host; raises `UserError` with the reason if it is not connected."""
-        if (host := self.host(name)) is None:
+        slot = self._slots.get(name)
+        connection = slot.connection if slot is not None and slot.state.stage == "connected" else None
+        if connection is None:
             raise UserError(self.state(name).text or f"{name} is not connected.")
-        return host
+        return connection.host
 
     def wait_host(self, name: str, is_cancelled: Callable[[], bool] = lambda: False) -> "Host":
         """Return a host for runs, connected if necessary, which may take hours in Slurm's queue.
@@ -139,14 +136,13 @@ class Connections:
             UserError: It cannot be reached, or the wait was cancelled.
         """
         self.connect(name, FULL_HZ)
-        while (host := self.host(name)) is None:
-            state = self.state(name)
+        while (state := self.state(name)).stage != "connected":
             if is_cancelled():
                 raise UserError(f"Waiting for {name} was stopped.")
             if state.stage in ("failed", "lost") or self._closed:
                 raise UserError(state.text or f"{name} is not connected any more.")
             time.sleep(_LOOK_S / 5)
-        return host
+        return self.connected(name)
 
     def close(self) -> None:
         """End all connections, and wait for them for a limited time."""

@@ -49,7 +49,7 @@ class LinkLostError(UserError):
 class HostProcess:
     """The program on a host; everything it sends is bounded, and checked by type. `lost` is why it is lost, else None.
 
-    What is not read waits in the pipe, and then on the host.
+    What is not read waits in the pipe, and then on the host. `process` is the launcher.
 
     Thread: any; `wait_hello` and `next` one at a time. Others write, and read stderr.
     """
@@ -64,7 +64,7 @@ class HostProcess:
         self._start, self._notify = start, notify
         command = start.command()
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -74,8 +74,8 @@ class HostProcess:
             )
         except OSError as error:
             raise UserError(explain_start(start.address, command[0], error)) from error
-        assert self._process.stdout is not None, "it was started with pipes"
-        self._stdout = self._process.stdout
+        assert self.process.stdout is not None, "it was started with pipes"
+        self._stdout = self.process.stdout
         self._poll = select.poll()
         self._poll.register(self._stdout, select.POLLIN)
         # Held while stdout is read, or closed.
@@ -94,10 +94,6 @@ class HostProcess:
         ]
         for thread in self._threads:
             thread.start()
-
-    @property
-    def pid(self) -> int:
-        return self._process.pid
 
     @property
     def silent_s(self) -> float:
@@ -174,7 +170,7 @@ class HostProcess:
         self._is_closing = True
         self._orders.put(None)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(_END_S)
+            self.process.wait(_END_S)
         self.cut()
 
     def cut(self, reason: str = "") -> None:
@@ -183,13 +179,13 @@ class HostProcess:
             self.lost = reason or f"The link to {self.name} was closed."
             _log.log(logging.INFO if self._is_closing else logging.WARNING, "%s", self.lost)
         self._orders.put(None)
-        if self._process.poll() is None:
-            self._process.terminate()
+        if self.process.poll() is None:
+            self.process.terminate()
             with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(_CUT_S)
+                self.process.wait(_CUT_S)
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
         with self._reading:
             self._stdout.close()
         for thread in self._threads:
@@ -235,7 +231,7 @@ class HostProcess:
         if self._is_closing:
             return f"The link to {self.name} was closed."
         try:
-            exit_status = self._process.wait(_LAST_WORDS_S)
+            exit_status = self.process.wait(_LAST_WORDS_S)
         except subprocess.TimeoutExpired:
             return f"The program on {self.name} closed its stdout; try again."
         self._threads[0].join(_LAST_WORDS_S)
@@ -245,8 +241,8 @@ class HostProcess:
 
     def _write(self) -> None:
         """Write orders, and beats between them; the reading side reports why the pipe closed."""
-        assert self._process.stdin is not None, "it was started with pipes"
-        with contextlib.suppress(OSError), self._process.stdin as stdin:
+        assert self.process.stdin is not None, "it was started with pipes"
+        with contextlib.suppress(OSError), self.process.stdin as stdin:
             while True:
                 try:
                     lines = self._orders.get(timeout=BEAT_S)
@@ -260,8 +256,8 @@ class HostProcess:
 
     def _read_stderr(self) -> None:
         """Keep the last lines, and report each wait once."""
-        assert self._process.stderr is not None, "it was started with pipes"
-        with self._process.stderr as stderr:
+        assert self.process.stderr is not None, "it was started with pipes"
+        with self.process.stderr as stderr:
             for line in iter(partial(stderr.readline, _MOST_STDERR_BYTES), b""):
                 text = plain_text(line.decode(errors="replace").rstrip())
                 waits_for = describe_wait(text)

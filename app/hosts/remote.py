@@ -140,8 +140,7 @@ def follow_run(
     """
     source = order.start.source if isinstance(order, RunOrder) else None
     checks: MessageOrder | None = None
-    is_over = is_anyway_sent = False
-    warning = ""
+    is_over, warning = False, ""
 
     def now() -> ClockAnchor:
         # The time of a recording's last event is unknown here.
@@ -169,8 +168,8 @@ def follow_run(
                     checks.check(report)
                 is_over = isinstance(report, RunEnded)
                 yield report
-        if not is_anyway_sent and wishes.begins_anyway:
-            is_anyway_sent = True
+        if wishes.begins_anyway:
+            wishes.begins_anyway = False
             process.send(messages.RunAnyway())
         if bool(now_silent := process.silent_warning()) != bool(warning):
             warning = now_silent
@@ -203,21 +202,20 @@ def run_there(connection: "Connection", order: RunOrder, wishes: RunWishes, emit
     def end(name: Literal["crashed", "failed", "stopped"], reason: str) -> RunEnded:
         return RunEnded(t_ns=process.now_ns(), outcome=Outcome(name=name, reason=reason))
 
-    def is_stopped() -> bool:
-        return wishes.stop_reason is not None
-
     try:
-        gpus = int(start.spec.variant["gpus"])
-        process = connection.take(gpus, lambda reason: tell(Waiting(process.now_ns(), reason)), is_stopped)
+        process = connection.take(
+            int(start.spec.variant["gpus"]),
+            lambda reason: tell(Waiting(process.now_ns(), reason)),
+            lambda: wishes.stop_reason is not None,
+        )
     except UserError:
-        if not is_stopped():
+        if wishes.stop_reason is None:
             raise
         emit(end("stopped", wishes.stop_reason or "Stopped by the user before it began."))
         return
     files = {} if start.weights_path is None else {messages.WEIGHTS: Path(start.weights_path)}
     sent = msgspec.structs.replace(
         order,
-        start=msgspec.structs.replace(start, weights_path=start.weights_path and messages.WEIGHTS),
         utc_ns=time.time_ns(),
         hz=connection.host.telemetry.hz,
         standby=connection.standby.is_set(),

@@ -64,7 +64,7 @@ def runner_of(connection: Connection) -> HostProcess:
 def processes_of(connection: Connection) -> list[psutil.Process]:
     """Return all processes on the host: the programs, their guards, samplers and workers."""
     started = [connection.process, *connection._runners]
-    tops = [psutil.Process(process.pid) for process in started if process.lost is None]
+    tops = [psutil.Process(process.process.pid) for process in started if process.lost is None]
     return [process for top in tops for process in (top, *top.children(recursive=True))]
 
 

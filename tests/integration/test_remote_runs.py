@@ -84,9 +84,9 @@ def test_a_run_there_is_stored_here_as_one_made_here(gpu1: Connection, tmp_path:
     assert {columns.device.device for columns in stored.samples} == {"host", TWO_H200[0].uuid}
     assert any(columns.t_ns.size for columns in stored.samples if columns.device.kind == "gpu")
     assert recorder.of(Block)
-    pid = runner_of(gpu1).pid
+    pid = runner_of(gpu1).process.pid
     assert run_through(dummy(inventory), services)[0].name == "completed"
-    assert runner_of(gpu1).pid == pid, "the program there makes the next run, too"
+    assert runner_of(gpu1).process.pid == pid, "the program there makes the next run, too"
 
 
 def test_the_first_sample_comes_soon_after_the_program_is_up(host_cache: Path) -> None:
@@ -285,7 +285,7 @@ def test_a_killed_program_ends_its_run_with_the_reason_and_leaves_nothing(
 ) -> None:
     with going(dummy(here.host.inventory(), steps=0, seconds=600.0), services_on(here, tmp_path)) as run:
         run.recorder.wait(Block, is_measured)
-        guard = psutil.Process(runner_of(here).pid)
+        guard = psutil.Process(runner_of(here).process.pid)
         processes = [guard, *guard.children(recursive=True)]
         (program,) = guard.children()
         os.kill(program.pid if victim == "program" else guard.pid, signal.SIGKILL)
@@ -306,7 +306,7 @@ def test_what_a_worker_started_ends_with_the_program_there(here: Connection, tmp
         while not pid_file.exists() and time.monotonic() < end_s:
             threading.Event().wait(0.01)
         left = psutil.Process(int(pid_file.read_text()))
-        psutil.Process(runner_of(here).pid).children()[0].kill()
+        psutil.Process(runner_of(here).process.pid).children()[0].kill()
         run.result()
     left.wait(LIMIT_S)
 
@@ -481,14 +481,14 @@ def test_kills_at_random_moments_leave_nothing_and_double_nothing(
         time.sleep(moments.uniform(0.0, 1.5))
         processes = processes_of(connection)
         tops = [process for process in connection._runners if process.lost is None]
-        below = [child for top in tops for child in psutil.Process(top.pid).children(recursive=True)]
+        below = [child for top in tops for child in psutil.Process(top.process.pid).children(recursive=True)]
         modules = {"sampler": "app.telemetry.sampler", "worker": "workloads.worker"}
         for top in tops:
             if victim in ("launcher", "all"):
-                psutil.Process(top.pid).kill()
+                psutil.Process(top.process.pid).kill()
             elif victim == "stdin":
                 top._orders.put(None)
-        guards = {top.pid for top in tops}
+        guards = {top.process.pid for top in tops}
         for process in below:
             with contextlib.suppress(psutil.NoSuchProcess):
                 is_program = victim == "program" and process.ppid() in guards

@@ -95,7 +95,7 @@ def test_a_host_is_connected_and_heard_until_it_is_disconnected(window: Window) 
     assert (state.silent_s, state.can_retry) == (0.2, False)
     window.played.listeners[0](SAMPLE)
     assert window.heard == [("gpu1", SAMPLE)]
-    assert window.hosts.connected("gpu1") is window.hosts.host("gpu1")
+    assert cast(object, window.hosts.connected("gpu1")) is window.played.host
     window.hosts.connect("gpu1")
     window.hosts.disconnect("gpu1")
     assert window.hosts.states() == ()
@@ -108,8 +108,7 @@ def test_a_host_that_cannot_be_reached_says_why_and_is_tried_again_when_asked(wi
     assert window.wait("failed") == "gpu1 refuses the connection: start sshd there."
     with pytest.raises(UserError, match="start sshd there"):
         window.hosts.connected("gpu1")
-    assert window.hosts.wait_host("gpu1") is window.hosts.host("gpu1"), "the queue tries again by itself"
-    assert window.hosts.host("gpu1") is not None
+    assert cast(object, window.hosts.wait_host("gpu1")) is window.played.host, "the queue tries again by itself"
 
 
 def test_a_lost_host_is_connected_again_though_that_fails_at_first(window: Window) -> None:

@@ -35,7 +35,10 @@ def lost(process: HostProcess) -> str:
         except LinkLostError as error:
             reason = str(error)
     process.cut()
-    assert not psutil.pid_exists(process.pid) or psutil.Process(process.pid).status() == psutil.STATUS_ZOMBIE
+    assert (
+        not psutil.pid_exists(process.process.pid)
+        or psutil.Process(process.process.pid).status() == psutil.STATUS_ZOMBIE
+    )
     return reason
 
 
@@ -114,7 +117,7 @@ def test_a_silent_host_is_told_then_given_up() -> None:
     process.wait_hello()
     assert process.next(2 * LOST_S) is None, "its answers to beats are heard"
     assert process.silent_warning() == ""
-    psutil.Process(process.pid).suspend()
+    psutil.Process(process.process.pid).suspend()
     while not (warning := process.silent_warning()):
         process.next(0.01)
     assert warning.startswith(f"Nothing has come from {NAME} for ")
