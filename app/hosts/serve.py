@@ -182,13 +182,10 @@ class Reports:
         os.set_blocking(self._output, True)
         self._is_full = False
 
-    def say(self, report: msgspec.Struct) -> None:
-        """Send this; waits while nobody reads. Raises `UserError` if the disk of a recording is full."""
-        self.pass_on(encode(report))
-
-    def pass_on(self, line: bytes) -> None:
+    def say(self, report: msgspec.Struct | bytes) -> None:
+        """Send this, or an encoded one; waits while nobody reads. Raises `UserError` if a recording's disk is full."""
         with self._lock:
-            self._write(line)
+            self._write(report if isinstance(report, bytes) else encode(report))
 
     def offer(self, report: msgspec.Struct) -> None:
         """Send this unless nobody reads; returns soon."""
@@ -321,18 +318,19 @@ class Server:
 
     def _prepare_run(self, order: RunOrder) -> None:
         """Begin a run, which can be stopped from now on."""
-        start_ns, weights = time.monotonic_ns(), self._scratch / messages.WEIGHTS
+        anchor, weights = ClockAnchor(time.monotonic_ns(), order.utc_ns), self._scratch / messages.WEIGHTS
+        send = self._reports.record if self._is_detached else self._reports.say
 
         def now() -> ClockAnchor:
             """Return this machine's time, with the ordering machine's wall clock."""
             t_ns = time.monotonic_ns()
-            return ClockAnchor(t_ns, order.utc_ns + t_ns - start_ns)
+            return ClockAnchor(t_ns, anchor.utc_at(t_ns))
 
         def emit(event: RunEvent) -> None:
             if isinstance(event, RunEnded) and event.outcome.name == "completed" and weights.is_file():
                 for piece in messages.pieces(weights, messages.WEIGHTS):
                     self._reports.say(piece)
-            (self._reports.record if self._is_detached else self._reports.say)(event)
+            send(event)
 
         def prepare(lease: Lease) -> Mapping[str, str]:
             return {} if order.idle_wait_s is None else _wait_until_idle(idle_wait, lease, maker)
@@ -400,7 +398,7 @@ class Server:
                 stop_run(order.uid)
             case "fetch":
                 for line in read_run(order.uid):
-                    self._reports.pass_on(line)
+                    self._reports.say(line)
             case "remove":
                 remove_run(order.uid)
         self._reports.say(list_runs())

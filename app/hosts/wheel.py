@@ -29,8 +29,6 @@ MARK = "@variantscope@"
 """The prefix of the script's lines: `send NAME` requests a file, `fail WORD` ends it."""
 _LEFT_OUT = ("PySide6", "pyqtgraph")
 """Packages that only the window needs."""
-_METADATA = "Metadata-Version: 2.1\nName: variantscope\n"
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 _SCRIPT = """\
 umask 077
@@ -119,7 +117,8 @@ def build_wheel() -> bytes:
     info = f"variantscope-{program_version()}.dist-info"
     pythons, packages = _requirements()
     needs = [f"Requires-Dist: {package}\n" for package in packages if not package.startswith(_LEFT_OUT)]
-    metadata = f"{_METADATA}Version: {program_version()}\nRequires-Python: {pythons}\n{''.join(needs)}"
+    identity = f"Metadata-Version: 2.1\nName: variantscope\nVersion: {program_version()}\n"
+    metadata = f"{identity}Requires-Python: {pythons}\n{''.join(needs)}"
     files |= {
         f"{info}/METADATA": metadata.encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nGenerator: variantscope\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
@@ -133,7 +132,7 @@ def build_wheel() -> bytes:
     wheel = io.BytesIO()
     with zipfile.ZipFile(wheel, "w", zipfile.ZIP_DEFLATED, compresslevel=6) as archive:
         for name, data in files.items():
-            archive.writestr(zipfile.ZipInfo(name, _EPOCH), data, zipfile.ZIP_DEFLATED)
+            archive.writestr(zipfile.ZipInfo(name), data, zipfile.ZIP_DEFLATED)
     return wheel.getvalue()
 
 
