@@ -27,7 +27,6 @@ from workloads.catalog import UsageError
 
 _ACTIONS = ("list", "add", "check", "remove", "jobs", "fetch", "stop")
 _SHOWN_DIGITS = 8
-_USE = "hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`."
 
 
 @command("hosts", "hosts add gpu1 ssh://me@gpu1", "hosts check", "hosts fetch gpu1")
@@ -52,7 +51,7 @@ def hosts(database: Path | None, as_json: bool, action: str, names: Sequence[str
     match action:
         case "add":
             if len(names) != 2:
-                raise UsageError(_USE)
+                raise UsageError("hosts add takes a name and an address: `hosts add gpu1 ssh://me@gpu1`.")
             add_host(HostEntry(name=names[0], address=names[1]))
         case "remove":
             if not names:

@@ -93,6 +93,10 @@ class Address:
         return f"{_SCHEMES[self.kind]}://{user}{host}{port}"
 
     @property
+    def option_arguments(self) -> list[str]:
+        return [f"--{name}={value}" for name, value in self.options]
+
+    @property
     def schedules(self) -> bool:
         """Return whether a scheduler places each run on a node as a separate job."""
         return self.kind in ("slurm", "ray")

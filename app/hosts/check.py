@@ -8,10 +8,10 @@ from contextlib import closing
 
 import msgspec
 
-from app.errors import TelemetryError, UserError
+from app.errors import UserError
 from app.hosts.book import HostEntry
 from app.hosts.messages import HostFramework, HostHello
-from app.hosts.remote import Connection, connect
+from app.hosts.remote import connect
 from app.values import units
 from app.values.samples import HOST, Inventory
 from workloads.catalog import FRAMEWORKS
@@ -64,7 +64,11 @@ def _check(entry: HostEntry, is_late: Callable[[], bool]) -> HostCheck:
 
     try:
         with closing(connect(entry, notify=note, is_cancelled=is_late)) as connection:
-            inventory, now, hello = _wait_inventory(connection, is_late), connection.now(), connection.hello
+            telemetry, hello, came = connection.host.telemetry, connection.hello, threading.Event()
+            telemetry.subscribe(lambda said: came.set() if isinstance(said, Inventory) and not said.pending else None)
+            while not (came.wait(_LOOK_S) or is_late() or connection.process.lost):
+                pass
+            inventory, now = telemetry.wait_inventory(_END_S / 2), connection.now()
             lacks_all = not any(framework.version for framework in hello.frameworks)
             return HostCheck(
                 entry=entry,
@@ -76,19 +80,6 @@ def _check(entry: HostEntry, is_late: Callable[[], bool]) -> HostCheck:
     except UserError as error:
         late = f"It did not answer within {units.exactly(CHECK_S, 's')}{waits_for}."
         return HostCheck(entry=entry, problem=late if is_late() else str(error))
-
-
-def _wait_inventory(connection: Connection, is_late: Callable[[], bool]) -> Inventory:
-    """Return the host's complete inventory; raises `TelemetryError`."""
-    while True:
-        try:
-            inventory = connection.host.telemetry.wait_inventory(_LOOK_S)
-        except TelemetryError:
-            if is_late() or connection.process.lost is not None:
-                raise
-        else:
-            if is_late() or not inventory.pending:
-                return inventory
 
 
 def no_framework(entry: HostEntry, missing: Sequence[HostFramework]) -> str:

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from app.hosts.book import Address, Kind
 from app.values.plain import one_line
 
+_SSH = ("ssh", "-T", "-a", "-x")
+"""No terminal, and no access for the host to the user's keys or screen."""
 _SSH_OPTIONS = (
     # A question would appear on a terminal that this program may not have, or not own.
     "BatchMode=yes",
@@ -27,14 +29,11 @@ _SSH_OPTIONS = (
     # The reasons below are parsed from its output.
     "LogLevel=INFO",
 )
-_FLAGS = ("-T", "-a", "-x")
-"""No terminal, and no access for the host to the user's keys or screen."""
 ENVIRONMENT = {"SSH_ASKPASS_REQUIRE": "never"}
 """A jump host's ssh does not inherit BatchMode: without a terminal it would open a window."""
 
 _SRUN = ("srun", "--ntasks=1", "--nodes=1", "--export=ALL", "--mpi=none", "--job-name=variantscope")
 """Not `--unbuffered`, which gives the task a terminal."""
-_END_S = 15
 _ON_LOGIN_NODE = """\
 command -v srun >/dev/null 2>&1 || . /etc/profile >/dev/null 2>&1
 command -v srun >/dev/null 2>&1 || {{ echo 'variantscope: no srun' >&2; exit 127; }}
@@ -42,7 +41,7 @@ folder=$(mktemp -d) && mkfifo "$folder/in" || exit 1
 exec 3<&0
 {srun} sh -c {script} <"$folder/in" 3<&- &
 srun=$!
-{{ cat <&3 >"$folder/in"; sleep {end_s}; kill $srun; }} >/dev/null 2>&1 &
+{{ cat <&3 >"$folder/in"; sleep 15; kill $srun; }} >/dev/null 2>&1 &
 watcher=$!
 trap 'kill $srun 2>/dev/null' HUP INT TERM
 exec 3<&-
@@ -53,7 +52,7 @@ kill $watcher
 rm -r "$folder"
 exit $status
 """
-"""A job waiting in the queue does not read stdin: its end removes the job from the queue, {end_s} s later."""
+"""A job waiting in the queue does not read stdin: its end removes the job from the queue, 15 s later."""
 
 
 def for_any_shell(script: str) -> str:
@@ -81,16 +80,12 @@ def by_ssh(address: Address, script: str) -> list[str]:
     if not address.host:
         return ["sh", "-c", script]
     options = [word for option in _SSH_OPTIONS for word in ("-o", option)]
-    return ["ssh", *_FLAGS, *options, *_port_option(address), "--", address.target, for_any_shell(script)]
-
-
-def option_arguments(address: Address) -> list[str]:
-    return [f"--{name}={value}" for name, value in address.options]
+    return [*_SSH, *options, *_port_option(address), "--", address.target, for_any_shell(script)]
 
 
 def _by_srun(address: Address, script: str) -> list[str]:
-    srun = shlex.join([*_SRUN, *option_arguments(address)])
-    return by_ssh(address, _ON_LOGIN_NODE.format(srun=srun, script=shlex.quote(script), end_s=_END_S))
+    srun = shlex.join([*_SRUN, *address.option_arguments])
+    return by_ssh(address, _ON_LOGIN_NODE.format(srun=srun, script=shlex.quote(script)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ from app.environments.packages import find_uv
 from app.errors import UserError
 from app.hosts.book import Address
 from app.hosts.detached import ORDERS, RECORDING, STDERR
-from app.hosts.launchers import LAUNCHERS, by_ssh, option_arguments
+from app.hosts.launchers import LAUNCHERS, by_ssh
 from app.hosts.messages import PATH_VARIABLE
 from app.paths import ROOT, checkout_root, program_version
 from app.values import units
@@ -59,7 +59,7 @@ for u in uv "$HOME/.local/bin/uv" "$HOME/.cargo/bin/uv" "$c/uv"; do command -v "
   get uv "$u" {uv_size}
   chmod 700 "$u"
 }}
-set -- env {path_variable}="$PATH" "$u" tool run --quiet --from "$w" variantscope {words}
+set -- env {path_variable}="$PATH" "$u" tool run --quiet --from "$w" variantscope run --events
 """
 _DETACH = """\
 f=${{XDG_STATE_HOME:-$HOME/.local/state}}/variantscope/detached/{uid}
@@ -160,19 +160,16 @@ class Start:
 
     def script(self) -> str:
         """Return the sh script that receives missing files there, and becomes the program."""
-        address, wheel, words = self.address, build_wheel(), "run --events"
-        by_ray = address.kind == "ray" and not self.on_entry
+        address, wheel, words = self.address, build_wheel(), ["app", "run", "--events"]
+        if by_ray := address.kind == "ray" and not self.on_entry:
+            gpus = "look" if self.gpus is None else str(self.gpus)
+            words = ["app.hosts.ray_driver", gpus, *address.option_arguments]
         if address.python or by_ray:
-            if by_ray:
-                gpus = "look" if self.gpus is None else str(self.gpus)
-                words = shlex.join(["app.hosts.ray_driver", gpus, *option_arguments(address)])
-            else:
-                words = f"app {words}"
-            find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), words=words)
+            find = _BY_PYTHON.format(python=_quoted_path(address.python or "python3"), words=shlex.join(words))
         else:
             system = shlex.quote(f"{platform.system()} {platform.machine()}")
             size = Path(find_uv()).stat().st_size
-            find = _BY_UV.format(path_variable=PATH_VARIABLE, system=system, uv_size=size, words=words)
+            find = _BY_UV.format(path_variable=PATH_VARIABLE, system=system, uv_size=size)
         return _SCRIPT.format(
             interpreter=f"export {DEFAULT_VARIABLE}={_quoted_path(address.interpreter)}" if address.interpreter else "",
             hash=hashlib.sha256(wheel).hexdigest(),
@@ -186,7 +183,7 @@ class Start:
         is_batch = self.address.kind == "slurm"
         return _DETACH.format(
             uid=self.detached_uid,
-            start=_BY_SBATCH % shlex.join(option_arguments(self.address)) if is_batch else _IN_SESSION,
+            start=_BY_SBATCH % shlex.join(self.address.option_arguments) if is_batch else _IN_SESSION,
             mark=MARK,
             size=len(self.orders),
             orders=ORDERS,

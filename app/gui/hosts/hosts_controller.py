@@ -73,7 +73,7 @@ class HostsController(QObject):
         self._timer.timeout.connect(self._tick)
         self._timer.start()
         self._form.updated.connect(lambda _: self._follow_run())
-        queue.host_changed.connect(self._show_run_of)
+        queue.host_changed.connect(self._show_telemetry)
         queue.running_changed.connect(lambda _: self._follow_run())
         self.connections.reload()
 
@@ -122,7 +122,7 @@ class HostsController(QObject):
         self.chosen, self._inventory = host, None
         self.connect_host(host)
         self._form.set_machine(host, None)
-        self._show_telemetry()
+        self._show_telemetry(self._run_host)
         self.refresh_hosts()
 
     def connect_host(self, host: str) -> None:
@@ -177,10 +177,8 @@ class HostsController(QObject):
 
     def _tick(self) -> None:
         self.model.tick()
-        if any(host.stage != "off" for host in self.connections.states()):
-            self.refresh_hosts()
-        else:
-            self.refresh()
+        is_used = any(host.stage != "off" for host in self.connections.states())
+        (self.refresh_hosts if is_used else self.refresh)()
 
     def _answer(self, host: str) -> None:
         if host == MANAGE:
@@ -196,15 +194,12 @@ class HostsController(QObject):
     def _follow_run(self) -> None:
         """Show the telemetry of the form's run's host while the run lasts."""
         if self._queue is not None and not self._queue.running:
-            self._show_run_of(self._run.host)
+            self._show_telemetry(self._run.host)
 
-    def _show_run_of(self, host: str | None) -> None:
+    def _show_telemetry(self, run_host: str | None) -> None:
         """Show the telemetry of the host with the active run; None shows the chosen one's."""
-        self._run_host = host
-        self._show_telemetry()
-
-    def _show_telemetry(self) -> None:
-        host = self.chosen if self._run_host is None else self._run_host
+        self._run_host = run_host
+        host = self.chosen if run_host is None else run_host
         if host != self.shown_host:
             self.shown_host = host
             self._run.show_host(host, self.inventory(host))

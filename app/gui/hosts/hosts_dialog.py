@@ -51,7 +51,9 @@ class HostsDialog(QDialog):
         self.stop_button = button("&Stop runs", "End the detached runs on this host")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
         fetch = partial(_fetch_over, database)
-        self.check_button.clicked.connect(lambda: self._work("Checking", _check, self._checked))
+        self.check_button.clicked.connect(
+            lambda: self._work("Checking", lambda entry, left: next(check_hosts([entry], left)), self._checked)
+        )
         self.fetch_button.clicked.connect(lambda: self._work("Asking", fetch, self._worked_on_runs))
         self.stop_button.clicked.connect(lambda: self._work("Asking", _stop_all, self._worked_on_runs))
         self.remove_button.clicked.connect(self._remove)
@@ -166,10 +168,6 @@ class HostsDialog(QDialog):
         except (UserError, UsageError) as error:
             self._say(entry.name, str(error))
         self.refresh()
-
-
-def _check(entry: HostEntry, is_stopped: Callable[[], bool]) -> HostCheck:
-    return next(check_hosts([entry], is_stopped))
 
 
 def _fetch_over(database: Path, entry: HostEntry, is_stopped: Callable[[], bool]) -> str:
