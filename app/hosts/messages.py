@@ -93,7 +93,7 @@ class DetachedOrder(msgspec.Struct, frozen=True, tag="detached_order", tag_field
 
 
 Order = Beat | Piece | RunOrder | JobRequest | Stop | RunAnyway | DetachedOrder | SetRate
-"""`SetRate` starts telemetry, or changes its rate. A job is answered by its result."""
+"""`SetRate` starts telemetry. A job is answered by its result."""
 
 
 class HostFramework(msgspec.Struct, frozen=True, kw_only=True):

@@ -235,7 +235,7 @@ class Server:
         self._feed = TelemetryFeed()
         self._leases = Leases()
         self._idle_state = IdleState()
-        self._wants_standby = self._tells_telemetry = self._is_over = False
+        self._wants_standby = self._is_over = False
         self._launcher = StandbyLauncher(self._leases, lambda: self._wants_standby)
         # Those of the latest run or job.
         self.stop: Callable[[str], None] = lambda _: None
@@ -289,9 +289,7 @@ class Server:
                 self._begin(partial(self._serve_detached, order))
             case SetRate(hz=hz):
                 self._feed.set_rate(hz)
-                if not self._tells_telemetry:
-                    self._tells_telemetry = True
-                    self._begin(self._tell_telemetry)
+                self._begin(self._tell_telemetry)
             case messages.Stop(reason=reason):
                 self.stop(reason)
             case messages.RunAnyway():

@@ -59,9 +59,7 @@ def test_it_says_hello_answers_beats_and_takes_orders() -> None:
     ("lie", "reason"),
     [
         ("say(b'no message\\n')", f"What {NAME} says is "),
-        ('say(b\'{"type":"finished"}\\n\')', f"What {NAME} says is "),
         ("say(Beat(), b'[' * 10_000_000); listen()", "a line without an end"),
-        ("say(RunEnded(t_ns=1, outcome=None))", f"What {NAME} says is "),
         ("say(EnvironmentInfo(environment={'cpu_count': 'many'}))", "cpu_count of its environment is not a number"),
         ("while True: say(encode(Sample(t_ns=1, device='GPU-0')) * 1000)", "more than 5,000 readings a second"),
         ("print('The program on gpu1 ends: its disk is full.', file=sys.stderr)", "ends: its disk is full."),
