@@ -53,18 +53,14 @@ def test_work_is_done_elsewhere_and_its_result_comes_here(qtbot: QtBot, backgrou
     assert worker is not here
 
 
-def test_an_error_of_the_users_world_is_handed_over(qtbot: QtBot, background: Background) -> None:
+@pytest.mark.parametrize("error", [UserError("The disk is full."), UsageError("There is no preset called 'x'.")])
+def test_an_error_of_the_users_world_and_wrong_use_are_handed_over(
+    qtbot: QtBot, background: Background, error: Exception
+) -> None:
     errors: list[UserError] = []
-    background.run(lambda: fail_with(UserError("The disk is full.")), unexpected, errors.append)
+    background.run(lambda: fail_with(error), unexpected, errors.append)
     qtbot.waitUntil(lambda: bool(errors))
-    assert str(errors[0]) == "The disk is full."
-
-
-def test_so_is_wrong_use(qtbot: QtBot, background: Background) -> None:
-    errors: list[UserError] = []
-    background.run(lambda: fail_with(UsageError("There is no preset called 'x'.")), unexpected, errors.append)
-    qtbot.waitUntil(lambda: bool(errors))
-    assert [(type(error), str(error)) for error in errors] == [(UserError, "There is no preset called 'x'.")]
+    assert [(type(each), str(each)) for each in errors] == [(UserError, str(error))]
 
 
 def test_a_bug_is_told_and_raised_on_the_gui_thread(qtbot: QtBot, background: Background) -> None:

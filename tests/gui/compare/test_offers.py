@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.gui.compare.compare_controller import CompareController
-from app.gui.compare.screen import CompareView, OffersView
+from app.gui.compare.screen import CompareView
 from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.panes import PageScroller
@@ -25,7 +25,6 @@ from tests.fakes.runs import begin
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen, locked
 from tests.gui.texts import displayed_text
-from tests.gui.windows import window_on
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -143,8 +142,10 @@ def test_the_keyboard_goes_to_the_first_offer_and_never_frames_the_page(qtbot: Q
     assert workbench.window.focusWidget() is page, "nothing in it can take it before the offers are read"
     surface = page.grab().toImage().pixelColor(0, 0)
     assert surface == view.grab().toImage().pixelColor(0, 0)
-    wait_offer(qtbot, view, "Your own experiment")
+    build = wait_offer(qtbot, view, "Your own experiment")
     assert workbench.window.focusWidget() is next(iter(view.offers.offers.values()))
+    take(view, build)
+    qtbot.waitUntil(workbench.run_view.gallery.isVisible)
 
 
 def test_a_reference_that_cannot_be_added_is_said_here(qtbot: QtBot, workbench: Workbench) -> None:
@@ -185,15 +186,3 @@ def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
     page.controller.show_experiment(7)
     page.qtbot.waitUntil(lambda: "no runs left" in displayed_text(page.view))
     assert not retry.isVisible(), "to read once more does not help"
-
-
-def test_an_experiment_of_ones_own_begins_with_the_prepared_ones(
-    qtbot: QtBot, database_path: Path, theme: Theme
-) -> None:
-    with window_on(qtbot, database_path, theme) as workbench:
-        workbench.window.show_page(COMPARE)
-        (empty,) = workbench.window.findChildren(OffersView)
-        qtbot.waitUntil(lambda: bool(empty.offers))
-        build = next(made for offer, made in empty.offers.items() if offer.action == "build")
-        QTest.mouseClick(build, Qt.MouseButton.LeftButton)
-        qtbot.waitUntil(workbench.run_view.gallery.isVisible)

@@ -40,7 +40,7 @@ def dialog(workbench: Workbench, theme: Theme, tmp_path: Path) -> Iterator[Hosts
     made.done(0)
 
 
-def test_a_host_is_added_and_removed(qtbot: QtBot, dialog: HostsDialog) -> None:
+def test_a_host_is_added_and_removed_and_a_small_screen_shows_close(qtbot: QtBot, dialog: HostsDialog) -> None:
     assert not dialog.check_button.isEnabled(), "nothing to check"
     dialog.name.setText(LONG)
     dialog.address.setText("ray://head")
@@ -60,9 +60,6 @@ def test_a_host_is_added_and_removed(qtbot: QtBot, dialog: HostsDialog) -> None:
     dialog.remove_button.click()
     assert read_hosts() == ()
     assert [dialog.check_button.isEnabled(), dialog.details.isVisible()] == [False, False], "nothing to check"
-
-
-def test_the_dialog_scrolls_on_a_small_screen_and_close_stays_in_sight(qtbot: QtBot, dialog: HostsDialog) -> None:
     dialog.resize(320, 200)
     (page,) = dialog.findChildren(PageScroller)
     qtbot.waitUntil(lambda: page.verticalScrollBar().maximum() > 0)

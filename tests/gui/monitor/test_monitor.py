@@ -23,7 +23,7 @@ from app.viewmodels.monitor.model import MonitorModel, RowKey
 from benchmarks.hosts import ManyHosts
 from tests.gui.actions import RecordedActions
 from tests.gui.texts import displayed_text
-from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, HOST_DEVICE, handle_all, ns, samples
+from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, HOST_DEVICE, ns, samples
 from tests.unit.viewmodels.monitor.test_model import POWER_CAP, fleet, machine, sample
 from tests.unit.viewmodels.monitor.test_readings import Clock, model_of
 
@@ -59,20 +59,6 @@ def shown_columns(table: MonitorTable) -> int:
 
 def at(table: MonitorTable, row: int, column: int) -> QPoint:
     return table.visualRect(table.model().index(row, column)).center()
-
-
-def test_a_host_without_a_gpu_has_its_row_and_says_what_a_gpu_would_show(
-    opened: Opened, recorded: RecordedActions
-) -> None:
-    model, _ = model_of(CPU_INVENTORY, *samples(0, 5, gpus=0))
-    view = opened(model)
-    assert displayed_text(view.table).startswith("CPU · CPU · Busy · 40 % · 9.0 of 64.0 GiB")
-    no_gpu = view.details.no_gpu
-    assert no_gpu.isVisible()
-    assert "No NVIDIA driver is installed." in displayed_text(no_gpu)
-    no_gpu.reference_button.click()
-    assert recorded.calls == [("show_reference",)]
-    assert all(view.details.stack.panel(key).isVisible() for key in ("load_pct", "memory_bytes"))
 
 
 def test_columns_are_as_wide_after_others_are_gone(qtbot: QtBot, theme: Theme) -> None:
@@ -297,23 +283,6 @@ def test_of_many_hosts_only_what_is_in_sight_is_made(
     made_keys.clear()
     many.table.viewport().repaint()
     assert {key.host for key in made_keys} <= {key.host for key in many.model.layout()[-30:]}
-
-
-def test_devices_that_appear_and_go_change_the_page(opened: Opened) -> None:
-    model = MonitorModel(clock=Clock())
-    handle_all(model, (CPU_INVENTORY, *samples(0, 1, gpus=0)))
-    view = opened(model)
-    model.handle(GPU_INVENTORY)
-    model.update([HostState(name="gpu1")])
-    view.show_table()
-    assert view.table.chosen == RowKey("", "GPU-0"), "what the user has not chosen is the first GPU"
-    assert len(displayed_text(view.table).splitlines()) == 5
-    assert view.search.isVisible()
-    model.handle(CPU_INVENTORY)
-    model.update([])
-    view.show_table()
-    assert displayed_text(view.table).startswith("CPU")
-    assert not view.search.isVisible()
 
 
 def test_a_host_of_two_kinds_of_cards_is_named_whole_where_there_is_room(opened: Opened) -> None:

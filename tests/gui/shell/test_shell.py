@@ -165,9 +165,6 @@ def test_an_action_of_another_screen_is_done_there_by_its_keys(workbench: Workbe
     QTest.keyClick(palette.line, Qt.Key.Key_Up)
     QTest.keyClick(palette.line, Qt.Key.Key_Return)
     assert (QApplication.focusWidget() or palette).accessibleName() == "Stored runs"
-
-
-def test_an_experiment_is_built_from_any_screen(workbench: Workbench) -> None:
     for page in (HISTORY, RUN):
         workbench.window.show_page(page)
         workbench.run_view.show_live()
