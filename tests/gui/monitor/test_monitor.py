@@ -61,6 +61,17 @@ def at(table: MonitorTable, row: int, column: int) -> QPoint:
     return table.visualRect(table.model().index(row, column)).center()
 
 
+def test_a_host_says_what_a_gpu_would_show_until_it_has_one(opened: Opened) -> None:
+    model, _ = model_of(CPU_INVENTORY, *samples(0, 5, gpus=0))
+    view = opened(model)
+    assert "No NVIDIA driver is installed." in displayed_text(view.details.no_gpu)
+    assert view.details.no_gpu.isVisible()
+    model.handle(GPU_INVENTORY)
+    view.show_table()
+    assert view.table.chosen == RowKey("", "GPU-0"), "what the user has not chosen is the first GPU"
+    assert not view.details.no_gpu.isVisible()
+
+
 def test_columns_are_as_wide_after_others_are_gone(qtbot: QtBot, theme: Theme) -> None:
     model, _ = model_of()
     late, widths = MonitorTable(model, theme), list[object]()
