@@ -37,10 +37,7 @@ def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbenc
     assert len(view.stack.panel("throughput").curves["run"].source.points()[0]) > 0
     assert len(view.stack.panel("loss").curves["run"].source.points()[0]) > 0
     assert len(view.stack.panel("load_pct").curves["host"].source.points()[0]) > 0
-    with Store.open(workbench.database) as store:
-        (row,) = store.list_runs()
-    assert row.outcome is not None
-    assert row.outcome.name == "completed"
+    wait_for_outcomes(qtbot, workbench, ["completed"])
 
 
 def test_a_window_opens_no_larger_than_its_screen(qtbot: QtBot, theme: Theme) -> None:
@@ -136,10 +133,7 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
     with qtbot.waitSignal(workbench.run.ended):
         press(workbench, "&Stop and close")
     qtbot.waitUntil(lambda: not workbench.window.isVisible())
-    with Store.open(workbench.database) as store:
-        (row,) = store.list_runs()
-    assert row.outcome is not None
-    assert row.outcome.name == "stopped"
+    wait_for_outcomes(qtbot, workbench, ["stopped"])
 
 
 def test_the_monitor_of_a_host_alone_offers_the_reference_runs(

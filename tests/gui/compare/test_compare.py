@@ -116,12 +116,10 @@ def database(six_runs: Path, database_path: Path) -> Path:
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, database: Path) -> Iterator[ComparePage]:
-    background = Background()
-    made = ComparePage(qtbot, database, background)
-    yield made
-    background.close()
-    made.destroy()
+def screen(qtbot: QtBot, database: Path, background: Background) -> Iterator[ComparePage]:
+    page = ComparePage(qtbot, database, background)
+    yield page
+    page.destroy()
 
 
 def turn(canvas: PlotCanvas, modifiers: Qt.KeyboardModifier) -> None:
@@ -664,8 +662,9 @@ def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: C
     assert "Charts" not in screen.view.tabs.titles
 
 
-def test_margin_axis_and_widths_are_there_in_the_next_window(qtbot: QtBot, database: Path, window_state: Path) -> None:
-    background = Background()
+def test_margin_axis_and_widths_are_there_in_the_next_window(
+    qtbot: QtBot, database: Path, background: Background, window_state: Path
+) -> None:
     seen = []
     for _ in range(2):
         page = ComparePage(qtbot, database, background)
@@ -680,7 +679,6 @@ def test_margin_axis_and_widths_are_there_in_the_next_window(qtbot: QtBot, datab
         page.view.table.horizontalHeader().resizeSection(column, 173)
         write_states(page.view)
         page.destroy()
-    background.close()
     assert seen == [("off", "Along time", False), ("2\xa0%", "Along steps", True)]
 
 

@@ -11,9 +11,7 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
-from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
-from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.gui.widgets.panes import PageScroller
 from app.gui.window import COMPARE, HISTORY
@@ -22,19 +20,17 @@ from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
 from tests.fakes.runs import begin
-from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen, locked
+from tests.gui.compare.test_compare import ComparePage
+from tests.gui.screens import locked
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
-class EmptyPage(Screen[CompareView]):
+class EmptyPage(ComparePage):
     """The Compare screen with nothing compared."""
 
     def __init__(self, qtbot: QtBot, database: Path, background: Background) -> None:
-        actions = RecordedActions().actions
-        super().__init__(qtbot, CompareView(Theme(), actions), 1024, 700)
-        self.controller = CompareController(self.view, database, background, actions)
+        super().__init__(qtbot, database, background)
         self.controller.refresh()
         self.background = background
 
@@ -67,12 +63,10 @@ def shows_baseline(view: CompareView, run: int) -> bool:
 
 
 @pytest.fixture
-def page(qtbot: QtBot, database_path: Path) -> Iterator[EmptyPage]:
-    background = Background()
-    made = EmptyPage(qtbot, database_path, background)
-    yield made
-    background.close()
-    made.destroy()
+def page(qtbot: QtBot, database_path: Path, background: Background) -> Iterator[EmptyPage]:
+    page = EmptyPage(qtbot, database_path, background)
+    yield page
+    page.destroy()
 
 
 def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: EmptyPage, database_path: Path) -> None:

@@ -11,36 +11,21 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.cli.main import main
-from app.gui.compare.compare_controller import CompareController
-from app.gui.compare.screen import CompareView
 from app.gui.compare.tabs import PivotView
-from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from tests.fakes.experiments import result
-from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen
+from tests.gui.compare.test_compare import ComparePage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
-class PivotPage(Screen[CompareView]):
+class PivotPage(ComparePage):
     """The Compare screen on a database with some runs of an article's experiment."""
-
-    def __init__(self, qtbot: QtBot, theme: Theme, database: Path, background: Background) -> None:
-        actions = RecordedActions().actions
-        view = CompareView(theme, actions)
-        theme.apply_style_sheet(view)
-        super().__init__(qtbot, view, 1300, 800)
-        self.controller = CompareController(view, database, background, actions)
 
     @property
     def pivot(self) -> PivotView:
         return self.view.tabs.pivot
-
-    def compare(self, *runs: int) -> None:
-        with self.qtbot.waitSignal(self.view.painted):
-            self.controller.show_runs(list(runs))
 
     def open(self) -> list[list[str]]:
         self.view.tabs.open_tab("Pivot")
@@ -70,11 +55,9 @@ def database(database_path: Path) -> Path:
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, theme: Theme, database: Path) -> Iterator[PivotPage]:
-    background = Background()
-    page = PivotPage(qtbot, theme, database, background)
+def screen(qtbot: QtBot, database: Path, background: Background) -> Iterator[PivotPage]:
+    page = PivotPage(qtbot, database, background)
     yield page
-    background.close()
     page.destroy()
 
 

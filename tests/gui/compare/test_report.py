@@ -10,43 +10,34 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.gui.compare.compare_controller import CompareController
-from app.gui.compare.screen import CompareView
-from app.gui.theme import Theme
 from app.gui.threads import Background
 from app.storage.store import Store
 from tests.fakes.scaling import ONE, TALKING
-from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen
+from tests.gui.compare.test_compare import ComparePage
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep
 
 
 @pytest.fixture
-def screen(qtbot: QtBot, theme: Theme, database_path: Path) -> Iterator[Screen[CompareView]]:
+def screen(qtbot: QtBot, database_path: Path, background: Background) -> Iterator[ComparePage]:
     """One GPU against two, compared."""
     with Store.open(database_path) as store:
         for run in (*ONE, *TALKING):
             keep(store, run)
-    background = Background()
-    actions = RecordedActions().actions
-    made = Screen(qtbot, CompareView(theme, actions), 1300, 900)
-    controller = CompareController(made.view, database_path, background, actions)
-    with qtbot.waitSignal(made.view.painted):
-        controller.show_runs([1, 2, 3, 4])
-    yield made
-    background.close()
-    made.destroy()
+    page = ComparePage(qtbot, database_path, background)
+    page.compare(1, 2, 3, 4)
+    yield page
+    page.destroy()
 
 
-def save(screen: Screen[CompareView], monkeypatch: pytest.MonkeyPatch, name: str, chosen: str = "") -> None:
+def save(screen: ComparePage, monkeypatch: pytest.MonkeyPatch, name: str, chosen: str = "") -> None:
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (name, chosen))
     button = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
 def test_the_report_says_what_the_screen_says(
-    screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    screen: ComparePage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "found.html"))
     screen.wait_for_text("Written to")
@@ -62,7 +53,7 @@ def test_the_report_says_what_the_screen_says(
 
 
 def test_a_name_without_an_ending_has_that_of_the_kind(
-    screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    screen: ComparePage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "found"), "Markdown (*.md)")
     screen.wait_for_text("Written to")
@@ -72,7 +63,7 @@ def test_a_name_without_an_ending_has_that_of_the_kind(
 
 @pytest.mark.parametrize("answer", [QMessageBox.StandardButton.Yes, QMessageBox.StandardButton.No])
 def test_what_is_there_is_written_over_only_when_asked(
-    screen: Screen[CompareView],
+    screen: ComparePage,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     answer: QMessageBox.StandardButton,
@@ -95,7 +86,7 @@ def test_what_is_there_is_written_over_only_when_asked(
 
 
 def test_a_report_that_cannot_be_written_is_said(
-    screen: Screen[CompareView], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    screen: ComparePage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save(screen, monkeypatch, str(tmp_path / "nowhere" / "found.html"))
     screen.wait_for_text("cannot be written")
