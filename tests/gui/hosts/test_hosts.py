@@ -31,6 +31,11 @@ def test_the_benchmark_of_many_hosts_times_frames_of_both(qtbot: QtBot, theme: T
     assert {name: len(found) for name, found in times.items()} == {"many": 1, "one": 1}
 
 
+@pytest.fixture(autouse=True)
+def program_sent_once(host_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(host_cache))
+
+
 @pytest.fixture
 def dialog(workbench: Workbench, theme: Theme, tmp_path: Path) -> Iterator[HostsDialog]:
     made = HostsDialog(workbench.window, theme, workbench.hosts, tmp_path / "profiles.db")
@@ -72,7 +77,6 @@ def test_detached_runs_are_fetched_and_stopped(
     qtbot: QtBot, dialog: HostsDialog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     database, words = tmp_path / "profiles.db", ["dummy", "-s", "gpus=0", "-s", "seconds=60"]
     assert main(["run", *words, "--on", HERE, "--detach", "--db", str(database)]) == 0
     add_host(HostEntry(name="here", address=HERE))
