@@ -46,6 +46,7 @@ def test_runs_are_named_with_commas_and_the_newest_one_as_last(
 ) -> None:
     expected = printed(database, capsys, "4", "5", "9")
     assert printed(database, capsys, "4,5", "last") == printed(database, capsys, "4,5,last") == expected
+    assert printed(database, capsys, "1-3") == printed(database, capsys, "1", "2", "3")
     for words in (["show", "last", "--json"], ["--db", str(database), "show", "last", "--json"]):
         assert main([*words, *(["--db", str(database)] if words[0] == "show" else [])]) == 0
         assert json.loads(capsys.readouterr().out)["run"] == 9
@@ -232,10 +233,6 @@ def test_the_reference_lstm_has_intervals_and_effects_that_numpy_finds_too(
     (line,) = (line for line in out.splitlines() if line.startswith("Layers 1 → 4"))
     assert line.split()[4:5] == ["0.259×"]
     assert line.endswith("includes other work")
-
-
-def test_a_range_names_each_of_its_runs(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert printed(database, capsys, "1-3") == printed(database, capsys, "1", "2", "3")
 
 
 def test_a_pivot_is_printed_where_it_is_asked_for_and_its_options_go_with_it(

@@ -39,20 +39,12 @@ def chart_list() -> tuple[Chart, ...]:
     return charts_of([with_memory_traffic(run) for run in grid()], baseline=1)
 
 
-def picture(chart_list: tuple[Chart, ...], key: str) -> Chart:
-    return next(chart for chart in chart_list if chart.key == key)
-
-
-def charts(chart_list: tuple[Chart, ...], key: str) -> PointChart:
-    shown = picture(chart_list, key)
-    assert isinstance(shown, PointChart)
-    return shown
+def point_chart(chart_list: tuple[Chart, ...], key: str) -> PointChart:
+    return next(chart for chart in chart_list if chart.key == key and isinstance(chart, PointChart))
 
 
 def bars(chart_list: tuple[Chart, ...], key: str) -> BarChart:
-    shown = picture(chart_list, key)
-    assert isinstance(shown, BarChart)
-    return shown
+    return next(chart for chart in chart_list if chart.key == key and isinstance(chart, BarChart))
 
 
 def test_speed_up_bars_are_the_verdicts_numbers(chart_list: tuple[Chart, ...]) -> None:
@@ -123,7 +115,7 @@ def test_energy_bars_begin_with_the_least(chart_list: tuple[Chart, ...]) -> None
 
 
 def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(chart_list: tuple[Chart, ...]) -> None:
-    (chart,) = charts(chart_list, "batch").plots
+    (chart,) = point_chart(chart_list, "batch").plots
     assert [series.label for series in chart.series] == [
         f"{layout} · {gpus} GPU{'s' if gpus > 1 else ''}" for gpus in GPUS for layout in LAYOUTS
     ]
@@ -141,19 +133,19 @@ def test_batches_are_points_of_one_line_a_variant_with_the_edge_of_memory(chart_
 
 def test_workloads_are_small_multiples_of_one_colouring() -> None:
     others = [replace(run, row=replace(run.row, run=run.row.run + 100)) for run in grid("wrn28-10")]
-    first, second = charts(charts_of([*grid(), *others], 1), "batch").plots
+    first, second = point_chart(charts_of([*grid(), *others], 1), "batch").plots
     assert (first.title, second.title) == ("CNN · 10 layers, 32×32 images", "Wide ResNet · 28 layers, 32×32 images")
     assert [(s.label, s.colour) for s in first.series] == [(s.label, s.colour) for s in second.series]
 
 
 def test_a_line_alone_is_named_without_a_batch() -> None:
     runs = [result(n, spec_of("NCHW", 1, 64 * n), 1000.0 * n) for n in (1, 2)]
-    (chart,) = charts(charts_of(runs, 1), "batch").plots
+    (chart,) = point_chart(charts_of(runs, 1), "batch").plots
     assert [series.label for series in chart.series] == ["Native · NCHW · 1 GPU · TF32"]
 
 
 def test_the_frontier_joins_what_nothing_beats_in_both(chart_list: tuple[Chart, ...]) -> None:
-    (chart,) = charts(chart_list, "frontier").plots
+    (chart,) = point_chart(chart_list, "frontier").plots
     points = [point for series in chart.series for point in series.points]
     front = [point for point in points if point.mark == "full"]
     assert len(front) >= 2
@@ -167,7 +159,7 @@ def test_of_equal_variants_one_is_best() -> None:
 
 
 def test_scaling_is_held_against_the_fewest_gpus(chart_list: tuple[Chart, ...]) -> None:
-    rates, shares, weak, _ = charts(chart_list, "gpus").plots
+    rates, shares, weak, _ = point_chart(chart_list, "gpus").plots
     assert rates.title == "CNN · 10 layers, 32×32 images, one batch in all"
     assert weak.title == "CNN · 10 layers, 32×32 images, one batch per GPU"
     names = [series.label for series in rates.series]
@@ -182,7 +174,9 @@ def test_scaling_is_held_against_the_fewest_gpus(chart_list: tuple[Chart, ...]) 
 
 
 def test_the_roofline_counts_the_bytes_of_the_memory_bandwidth_in_use() -> None:
-    (chart,) = charts(charts_of([on(with_memory_traffic(run), "NVIDIA H200") for run in grid()], 1), "roofline").plots
+    (chart,) = point_chart(
+        charts_of([on(with_memory_traffic(run), "NVIDIA H200") for run in grid()], 1), "roofline"
+    ).plots
     gflops = FLOPS_A_STEP * 1000 / 10 / 1e9
     point = next(point for series in chart.series for point in series.points if 1 in point.runs)
     assert point.y == pytest.approx(gflops)
@@ -201,11 +195,11 @@ def test_the_roofline_counts_the_bytes_of_the_memory_bandwidth_in_use() -> None:
 
 def test_many_variants_are_coloured_by_the_parameter_that_explains_most() -> None:
     runs = [on(with_memory_traffic(run), "NVIDIA H200") for run in grid()]
-    (chart,) = charts(charts_of(runs, 1), "roofline").plots
+    (chart,) = point_chart(charts_of(runs, 1), "roofline").plots
     specs = {run.row.run: run.row.spec for run in runs}
     assert [series.label for series in chart.series] == ["Batch size 256", "Batch size 512", "Batch size 1024"]
     assert len({(series.colour, series.shape) for series in chart.series}) == 3
-    layouts = colour_by(charts(charts_of(runs, 1), "frontier"), "layout", specs)
+    layouts = colour_by(point_chart(charts_of(runs, 1), "frontier"), "layout", specs)
     assert [series.label for series in layouts.plots[0].series] == ["NHWC", "NCHW"]
     assert colour_by(layouts, "units", specs) == layouts, "no run has it"
     mixed = {n: RunSpec(workload="gru", variant=spec.variant) if n % 2 else spec for n, spec in specs.items()}
@@ -213,7 +207,7 @@ def test_many_variants_are_coloured_by_the_parameter_that_explains_most() -> Non
     assert "workload" in colour_choices(layouts, mixed)
     assert {series.label for series in colour_by(layouts, "workload", mixed).plots[0].series} == {"gru", "cnn10"}
     few = charts_of(runs[:4], 1)
-    assert all(not series.label for series in charts(few, "frontier").plots[0].series), "a hue for each"
+    assert all(not series.label for series in point_chart(few, "frontier").plots[0].series), "a hue for each"
 
 
 def on(run: StoredRun, gpu: str) -> StoredRun:
@@ -256,7 +250,7 @@ def test_a_figure_that_cannot_be_is_not_drawn(figure: str, value: float) -> None
 @pytest.mark.parametrize("batch", [0, -4])
 def test_a_batch_that_is_none_has_no_place(batch: Value) -> None:
     runs = [with_variant(run, batch_size=batch) if n == 1 else run for n, run in enumerate(grid()[:12])]
-    (chart,) = charts(charts_of(runs, 1), "batch").plots
+    (chart,) = point_chart(charts_of(runs, 1), "batch").plots
     assert 2 not in [number for series in chart.series for point in series.points for number in point.runs]
 
 

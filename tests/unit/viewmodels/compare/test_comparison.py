@@ -161,17 +161,6 @@ def test_what_measured_fastest_leads_and_is_the_fastest_where_its_interval_lies_
     assert marked((1000.0, 1001.0, 999.0), lone, judged) == ["", "", "leads"], "the answer begins with it"
 
 
-def test_figures_have_their_intervals_and_no_picture() -> None:
-    table = of(repeated(3)).table
-    base, other = Arrangement().rows(table)
-    speed, energy, rate = map(table.keys.index, ("speedup", "energy_ratio", "throughput"))
-    assert (base.cells[speed].text, base.cells[speed].unit) == ("baseline", "")
-    ends = [other.cells[n].unit.replace("\xa0", " ") for n in (speed, energy)]
-    assert ends == ["+5.7 to +6.3 %", "−5.0 to −5.0 %"]
-    assert "–" in other.cells[rate].unit, "its interval stands where the course of a run stood"
-    assert not any(cell.spark or cell.bar for row in (base, other) for cell in row.cells)
-
-
 def test_columns_in_which_all_runs_agree_are_told_in_the_heading() -> None:
     rows = [replace(row, evidence_state="verified") for row in repeated(2)]
     found = of(rows)
@@ -254,23 +243,6 @@ def test_only_what_differs_names_a_variant_and_the_rest_is_said_once() -> None:
     rows = [run_row(1, workload="cnn10", layout="NHWC"), run_row(2, workload="cnn10", xla=True)]
     assert column(of(rows), "Variant") == ["NHWC · XLA off", "NCHW · XLA on"]
     assert of(rows).shared == "cnn10 · Native · 1 GPU · Batch size 1024 · float32"
-
-
-def test_of_many_variants_a_switch_that_is_off_goes_without_saying_and_the_batch_does_not() -> None:
-    rows = [
-        run_row(1, workload="cnn10", batch_size=128),
-        run_row(2, workload="cnn10", batch_size=256, xla=True),
-        run_row(3, workload="cnn10", batch_size=256, gpus=2, all_reduce="hierarchical"),
-    ]
-    assert column(of(rows), "Variant") == [
-        "1 GPU · Batch size 128",
-        "1 GPU · Batch size 256 · XLA on",
-        "2 GPUs · Batch size 256 · Hierarchical copy",
-    ]
-    modes = [run_row(1), run_row(2, mode="inference"), run_row(3, mode="inference", xla=True)]
-    assert column(of(modes), "Variant") == ["Train", "Inference", "XLA on · Inference"]
-    only_xla = [run_row(1, xla=False), run_row(2, xla=True), run_row(3, xla=True, layout_optimizer=True)]
-    assert column(of(only_xla), "Variant")[0] == "XLA off · Layout optimizer off"
 
 
 def test_columns_of_which_no_run_has_anything_are_known_and_the_copy_leaves_them_out() -> None:
@@ -506,15 +478,6 @@ def test_the_reason_beside_the_answer_is_of_the_fastest_against_the_baseline_or_
     assert explained(1, nhwc, nchw, keras) == (2,)
     assert explained(2, nhwc, nchw, keras) == (1,), "the baseline is the fastest"
     assert explained(1, nhwc) == ()
-
-
-def test_between_workloads_a_parameter_only_one_of_them_has_is_no_difference() -> None:
-    rows = [run_row(1), run_row(2, layers=4), run_row(3, workload="cnn10", gpus=0, batch_size=32)]
-    assert column(of(rows), "Variant") == [
-        "lstm · Standard · Layers 1",
-        "lstm · Standard · Layers 4",
-        "cnn10 · Native",
-    ]
 
 
 def test_a_run_that_is_not_what_its_name_says_is_told_first() -> None:

@@ -137,6 +137,19 @@ def test_of_many_differences_those_at_their_default_are_not_named() -> None:
     assert variant_names([specs[0], specs[2]]) == ["Layers 1 · Train", "Layers 4 · Inference"]
 
 
+def test_a_switch_that_is_off_is_named_only_where_a_variant_has_no_other_name() -> None:
+    def names(*settings: dict[str, Value]) -> list[str]:
+        return variant_names([complete("cnn10", {"gpus": 1, **each}, MACHINE) for each in settings])
+
+    assert names({"batch_size": 128}, {"batch_size": 256, "xla": True}, {"gpus": 2, "all_reduce": "hierarchical"}) == [
+        "1 GPU · Batch size 128",
+        "1 GPU · Batch size 256 · XLA on",
+        "2 GPUs · Batch size 1024 · Hierarchical copy",
+    ]
+    switches = names({}, {"xla": True}, {"xla": True, "layout_optimizer": True})
+    assert switches[0] == "XLA off · Layout optimizer off"
+
+
 def test_frameworks_that_differ_are_all_named() -> None:
     settings: list[dict[str, Value]] = [
         {},

@@ -130,9 +130,6 @@ def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
     reason, hint = details(model, HOST).no_gpu
     assert reason == "No NVIDIA driver is installed."
     assert "Runs measured on H200s" in hint
-
-
-def test_with_a_gpu_nobody_is_told_what_one_would_show() -> None:
     model, _ = model_of(GPU_INVENTORY)
     assert details(model, HOST).no_gpu == ("", "")
 
