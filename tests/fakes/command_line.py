@@ -38,13 +38,11 @@ class CommandLine:
         *words: str,
         database: Path | None = None,
         stdout: IO[str] | None = None,
-        limit_kib: int | None = None,
         redirect: str = "",
     ) -> Process:
         command = [sys.executable, "-m", "app", *_with_options(words, "--db", str(database or self.database))]
-        if limit_kib is not None or redirect:
-            limit = "unlimited" if limit_kib is None else limit_kib
-            command = ["bash", "-c", f'ulimit -f {limit}; exec "$@" {redirect}', "bash", *command]
+        if redirect:
+            command = ["bash", "-c", f'exec "$@" {redirect}', "bash", *command]
         pipe = subprocess.PIPE
         return subprocess.Popen(
             command,
@@ -57,17 +55,10 @@ class CommandLine:
         )
 
     def __call__(
-        self, *words: str, database: Path | None = None, limit_kib: int | None = None, redirect: str = ""
+        self, *words: str, database: Path | None = None, redirect: str = ""
     ) -> "subprocess.CompletedProcess[str]":
-        """Run to the end.
-
-        Args:
-            words: Arguments of the program.
-            database: Path of the database, if another than the folder's.
-            limit_kib: Largest file that it may write, in KiB.
-            redirect: Redirections of the shell.
-        """
-        process = self.start(*words, database=database, limit_kib=limit_kib, redirect=redirect)
+        """Run to the end, by default on the folder's database; `redirect` is the shell's."""
+        process = self.start(*words, database=database, redirect=redirect)
         out, err = process.communicate(timeout=LIMIT_S)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 

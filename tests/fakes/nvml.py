@@ -259,8 +259,7 @@ class FakeNvml:
         return _give(out, card.energy_at(self._seconds, time.monotonic()))
 
     def _card_nvmlDeviceGetTemperature(self, card: Card, _sensor: Any, out: Any) -> int:
-        before = self.calls[card.uuid, "nvmlDeviceGetTemperature"] - 1
-        return _give(out, card.cooling_c[before] if before < len(card.cooling_c) else card.temperature_c)
+        return _give(out, card.temperature_c)
 
     def _card_nvmlDeviceGetClockInfo(self, card: Card, kind: Any, out: Any) -> int:
         number = getattr(kind, "value", kind)

@@ -77,9 +77,9 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     where it has 186 (instantaneous); older drivers report `power_average_mw` only by nvmlDeviceGetPowerUsage. The
     energy counter starts at `energy_mj`, grows with the power and is updated every 100 ms. `costs_ms` is the duration
     of a function, `processes` the process id and bytes of those that compute on the GPU. `mig_mode` is None where the
-    GPU has no MIG. The first temperatures are `cooling_c`, if any, all later ones `temperature_c`. `courses` are the
-    values that change with time, by attribute, `fields.82` or `gpm.2`; one of `energy_mj` is the counter itself.
-    `encoding` is that of its name, which is no UTF-8 where a driver has written something else.
+    GPU has no MIG. `courses` are the values that change with time, by attribute, `fields.82` or `gpm.2`; one of
+    `energy_mj` is the counter itself. `encoding` is that of its name, which is no UTF-8 where a driver has written
+    something else.
     """
 
     uuid: str
@@ -95,7 +95,6 @@ class Card(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     load_pct: int = 99
     memory_load_pct: int = 31
     temperature_c: int = 61
-    cooling_c: tuple[int, ...] = ()
     sm_clock_mhz: int = 1_980
     memory_clock_mhz: int = 3_201
     throttle_reasons: int = 4

@@ -25,6 +25,7 @@ from app.values.events import Outcome, RunEvent
 from app.values.records import StoredRun
 from app.values.samples import Inventory, Processes
 from tests.fakes.nvml import Card, Driver, environment
+from tests.present import present
 from workloads.catalog import complete
 from workloads.protocol import Block, RunSpec, Value
 
@@ -100,9 +101,8 @@ def run_through(spec: RunSpec, services: RunServices, *sinks: Sink) -> tuple[Out
     recorder = Recorder()
     session = RunSession(spec, services, [recorder, *sinks])
     outcome = session.run()
-    assert session.number is not None
     with Store.open(services.database) as store:
-        return outcome, recorder, store.load(session.number)
+        return outcome, recorder, store.load(present(session.number))
 
 
 @contextmanager

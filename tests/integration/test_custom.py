@@ -5,12 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from app.grants import require, source_grant, typed
-from app.runs.jobs import run_job
 from app.storage.store import Store
 from tests.fakes.command_line import ROOT, CommandLine
-from workloads.job_protocol import DescribeFile, FileDescription
-from workloads.protocol import Source
 
 EXAMPLE = ROOT / "examples" / "mlp.py"
 SHORT = ["-s", "gpus=0", "-s", "steps=10", "-s", "warmup_steps=1"]
@@ -129,11 +125,3 @@ def test_an_example_in_pytorch_is_run_with_evidence(command: CommandLine) -> Non
     run = command.read("run", word, *SHORT, *(text for size in sizes for text in ("-s", size)))
     assert (run["outcome"], run["variant"]["framework"]) == ("completed", "pytorch")
     assert (run["evidence"]["match"], run["environment"]["pytorch_devices"]) == (True, "CPU")
-
-
-def test_a_file_is_described_by_the_backend_of_its_framework() -> None:
-    text = "def net(batch_size=4):\n    import torch\n"
-    source = Source(path="/mine/net.py", text=text)
-    require([source_grant(source)], typed)
-    described = run_job(DescribeFile(source=source), FileDescription)
-    assert described.workloads[0].framework == "pytorch"

@@ -8,29 +8,27 @@ from pathlib import Path
 import pytest
 
 from app.cli.experiment_progress import EntryReporter
-from app.errors import DatabaseError, UserError
+from app.errors import UserError
 from app.runs import sinks
 from app.runs.experiment.queue import add_plan, queue_progress
 from app.runs.experiment.queue_runner import QueueRunner
 from app.runs.experiment.session import PlannedRun
-from app.runs.session import RunSession
 from app.runs.sinks import Sink
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.values.events import RunEnded, RunEvent
+from app.values.events import RunEvent
 from app.values.plan import Plan
 from app.values.samples import Waiting
 from tests.fakes.runs import keep
-from tests.fakes.sessions import Recorder, dummy, going, is_measured, run_through, services
+from tests.fakes.sessions import dummy, going, is_measured, run_through, services
 from workloads.protocol import Block
 
 
 class LockedWhileItMeasures:
-    """Keeps the database locked from the first measured block until the run waits for it, or for ever."""
+    """Keeps the database locked from the first measured block until the run waits for it."""
 
-    def __init__(self, path: Path, *, ends: bool) -> None:
+    def __init__(self, path: Path) -> None:
         self._path = path
-        self._ends = ends
         self.lock: sqlite3.Connection | None = None
         self.waits: list[str] = []
 
@@ -40,8 +38,7 @@ class LockedWhileItMeasures:
             self.lock.execute("BEGIN IMMEDIATE")
         elif isinstance(event, Waiting) and self.lock is not None:
             self.waits.append(event.reason)
-            if self._ends:
-                self.lock.close()
+            self.lock.close()
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +48,7 @@ def batches_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_lock_that_ends_in_time_costs_nothing(tmp_path: Path, feed: TelemetryFeed) -> None:
-    locked = LockedWhileItMeasures(tmp_path / "profiles.db", ends=True)
+    locked = LockedWhileItMeasures(tmp_path / "profiles.db")
     outcome, recorder, stored = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed), locked)
     assert (outcome.name, outcome.reason) == ("completed", None)
     assert stored.row.outcome == outcome
@@ -72,21 +69,6 @@ def test_a_worker_can_be_stopped_while_the_database_is_locked(tmp_path: Path, fe
             run.session.stop()
             run.recorder.wait(Waiting)
         assert run.result().name == "stopped"
-
-
-def test_a_lock_that_outlasts_the_run_is_said(
-    tmp_path: Path, feed: TelemetryFeed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sinks, "_LOCK_WAIT_S", 0.0)
-    locked, recorder = LockedWhileItMeasures(tmp_path / "profiles.db", ends=False), Recorder()
-    run = RunSession(dummy(feed.wait_inventory()), services(tmp_path, feed), [recorder, locked])
-    with pytest.raises(DatabaseError, match="stayed locked by another program") as raised:
-        run.run()
-    assert locked.lock is not None
-    locked.lock.close()
-    (ended,) = recorder.of(RunEnded)
-    assert (ended.outcome.name, ended.outcome.reason) == ("failed", str(raised.value))
-    assert run.stored is None
 
 
 class Replacing(EntryReporter):

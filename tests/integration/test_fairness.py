@@ -6,53 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from app.runs.experiment.idle_wait import IdleLimits, IdleWait, WaitStatus
-from app.runs.host import Host
-from app.runs.session import RunSession
-from app.storage.store import Store
-from app.values.environment_keys import HOST_LOAD_KEY, IDLE_WAIT_GPUS_KEY, IDLE_WAIT_KEY, THROTTLED_KEY
+from app.values.environment_keys import IDLE_WAIT_KEY, THROTTLED_KEY
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import Card, Driver
-from tests.fakes.sessions import dummy, services, started_feed
+from tests.present import present
 
-COOLING = Card(uuid="GPU-cool", throttle_reasons=0, temperature_c=41, cooling_c=tuple(range(70, 41, -1)))
 OTHER_PID = 4_194_304 + 2
 """A number that no process has."""
 SHARED = Card(uuid="GPU-shared", throttle_reasons=0, processes=((OTHER_PID, 1_000_000_000),))
 HOT = Card(uuid="GPU-hot", throttle_reasons=0x40)
 
 
-def test_a_run_begins_when_its_gpu_has_cooled_down_and_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in environment(Driver(cards=(COOLING,))).items():
-        monkeypatch.setenv(name, value)
-    reasons: list[str] = []
-
-    def go_on(held: WaitStatus) -> bool:
-        reasons.append(held.reason)
-        return True
-
-    with started_feed(20.0) as feed:
-        spec = dummy(feed.wait_inventory(), gpus=1)
-        gate = IdleWait(Host(telemetry=feed), IdleLimits(steady_s=1.0))
-        facts = gate.wait(["GPU-cool"], go_on)
-        gate.close()
-        running = services(tmp_path, feed)
-        session = RunSession(spec, running, environment=facts)
-        assert session.run().name == "completed"
-    assert any("GPU 0 at" in words for words in reasons)
-    assert session.number is not None
-    with Store.open(running.database) as store:
-        stored = store.load(session.number)
-    assert stored.environment[IDLE_WAIT_KEY] == "idle"
-    assert stored.environment[IDLE_WAIT_GPUS_KEY] == "GPU 0 at 41\xa0°C"
-    assert stored.environment[HOST_LOAD_KEY].isdecimal()
-    assert THROTTLED_KEY not in stored.environment
-
-
 def test_a_wait_that_gives_up_says_on_whom_and_the_verdict_doubts_its_run(tmp_path: Path) -> None:
     shared = CommandLine(tmp_path, environment(Driver(cards=(SHARED,))))
-    words = ["experiment", *dummy_arguments(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "5s"]
+    words = ["experiment", *dummy_arguments(gpus=1, step_ms="1,2"), "--repeats", "1", "--gate-limit", "2s"]
     made = shared.inside(*words, "--json")
     assert made.returncode == 0, made.stderr
     other = f"process ({OTHER_PID}) on GPU 0"
@@ -101,9 +69,8 @@ def test_how_much_is_too_much_is_the_users_to_say(hot: CommandLine) -> None:
 
 def test_ctrl_c_ends_the_experiment_while_it_waits(hot: CommandLine) -> None:
     process = hot.start("experiment", *dummy_arguments(gpus=1, step_ms="5,6"), "--repeats", "1")
-    assert process.stderr is not None
     with process:
-        said = iter(process.stderr)
+        said = iter(present(process.stderr))
         assert any(line.startswith("Waiting, 60 s at most: GPU 0 throttled") for line in said)
         process.send_signal(signal.SIGINT)
         (ending,) = (line.strip() for line in said)

@@ -6,6 +6,7 @@ from pathlib import Path
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine
 from tests.fakes.runs import S, keep
+from tests.present import present
 
 MANY = 600_000
 """Samples that take some seconds to import."""
@@ -22,8 +23,7 @@ def test_ctrl_c_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
     with Store.open(line.database) as store:
         keep(store, uid="mine")
     process = line.start("import", str(file))
-    assert process.stderr is not None
-    first = process.stderr.readline()
+    first = present(process.stderr).readline()
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert first.startswith("Importing … ")

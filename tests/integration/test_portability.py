@@ -125,52 +125,25 @@ def test_the_exported_model_loads_and_answers_without_this_program(trained: Comm
     assert max(differences) < 1e-5
 
 
-def wrong_file(line: CommandLine, folder: Path, kind: str) -> Path:
-    path, whole = folder / f"{kind}.npz", weights_of(line).read_bytes()
-    if kind == "cut short":
-        path.write_bytes(whole[: len(whole) // 2])
-    elif kind == "cuDNN's":
-        np.savez(path, params=np.zeros(1000, np.float32))
-    return path
-
-
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("words", "kind", "sentence"),
-    [
-        (("export", "1", "--model", "m.keras"), "nowhere", "There are no saved weights at"),
-        (("export", "1", "--model", "m.keras"), "cut short", "is damaged, or no .npz file"),
-        (("portability", "1", "--into", "standard"), "cuDNN's", "holds one flat buffer of 1,000 numbers"),
-    ],
-)
-def test_a_wrong_file_is_told_in_a_sentence(
-    trained: CommandLine, tmp_path: Path, words: tuple[str, ...], kind: str, sentence: str
-) -> None:
-    done = trained.inside(*words, "--weights", str(wrong_file(trained, tmp_path, kind)))
+@pytest.mark.parametrize("words", [("export", "1", "--model", "m.keras"), ("portability", "1", "--into", "standard")])
+def test_a_wrong_file_is_told_in_a_sentence(trained: CommandLine, tmp_path: Path, words: tuple[str, ...]) -> None:
+    whole = weights_of(trained).read_bytes()
+    (tmp_path / "short.npz").write_bytes(whole[: len(whole) // 2])
+    done = trained.inside(*words, "--weights", str(tmp_path / "short.npz"))
     assert done.returncode == 1
-    assert sentence in done.stderr
+    assert "is damaged, or no .npz file" in done.stderr
     assert "Traceback" not in done.stderr
 
 
 @pytest.mark.tensorflow
-@pytest.mark.parametrize(
-    ("code", "sentence"),
-    [
-        ("raise ModuleNotFoundError('No module named tensorflow')", "TensorFlow cannot be imported"),
-        (
-            "import os; os.write(2, b'F0000 00:00:1 7 cuda.cc:9] No such device\\n'); os.abort()",
-            "The process that did this ended with exit status -6: No such device",
-        ),
-    ],
-)
-def test_without_a_sound_tensorflow_an_errand_says_so(
-    trained: CommandLine, tmp_path: Path, code: str, sentence: str
-) -> None:
+def test_without_a_sound_tensorflow_an_errand_says_so(trained: CommandLine, tmp_path: Path) -> None:
+    code = "import os; os.write(2, b'F0000 00:00:1 7 cuda.cc:9] No such device\\n'); os.abort()"
     (tmp_path / "keras.py").write_text(code)
     line = CommandLine(tmp_path, {"PYTHONPATH": str(tmp_path)})
     done = line.inside("export", "1", "--model", str(tmp_path / "m.keras"), database=trained.database)
     assert done.returncode == 1
-    assert sentence in done.stderr
+    assert "The process that did this ended with exit status -6: No such device" in done.stderr
     assert not (tmp_path / "m.keras").exists()
 
 

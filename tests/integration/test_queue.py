@@ -24,7 +24,6 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.plan import Plan
 from app.values.records import StoredRun
-from app.viewmodels.experiment.queue import describe_ending
 from tests.fakes.sessions import dummy, run_through, services, started_feed
 from tests.reliability.resume import KilledExperiment, Tally, kill_and_resume
 from workloads.catalog import UsageError
@@ -128,14 +127,6 @@ def test_that_a_run_waits_is_said_until_it_starts(used: RunServices) -> None:
     assert (recorded.now.state, recorded.now.message, recorded.now.waits_for_device) == ("complete", "", False)
 
 
-def test_an_entry_whose_variants_fail_again_and_again_is_given_up_and_says_so(used: RunServices) -> None:
-    add(used, "a", repeats=4, behaviour="fail")
-    recorded = RecordedRunner(used).run()
-    assert (recorded.ends, outcomes(used)) == ([("a", "failed", 0)], ["failed"] * 4)
-    words = "2 variants were skipped for now: their last runs all failed."
-    assert describe_ending(recorded.now).endswith(f": 0 of 8 runs gave a result. {words}")
-
-
 def test_what_is_added_moved_paused_or_removed_meanwhile_takes_effect_at_the_next_run(used: RunServices) -> None:
     a, b, c, d = add(used, "a", "b", "c", "d")
 
@@ -208,13 +199,6 @@ def test_stopped_it_stays_and_another_runner_goes_on_with_nothing_run_twice(used
         assert store.library.runs_of_experiment(1) == (1, 2, 4, 5), "what was cut off is no part of the verdict"
 
 
-def test_one_whose_time_is_spent_is_paused_and_not_begun_again(used: RunServices) -> None:
-    add(used, "a", steps=0, seconds=2.0, repeats=2, how={"budget_s": 3.9})
-    assert RecordedRunner(used).run().ends == [("a", "out of budget", 1)]
-    assert in_queue(used) == [("a", "paused", "1/4")]
-    assert RecordedRunner(used).run().ends == []
-
-
 def test_one_of_which_every_run_was_tried_leaves_though_some_failed(used: RunServices) -> None:
     add(used, "a", behaviour="fail")
     assert RecordedRunner(used).run().ends == [("a", "failed", 0)]
@@ -258,27 +242,6 @@ def test_a_single_run_asked_for_twice_is_made_twice(used: RunServices) -> None:
         add_plan(store, plan)
     assert RecordedRunner(used).run().ends == [("one", "complete", 1)] * 2
     assert outcomes(used) == ["completed"] * 2
-
-
-def test_made_anew_and_cut_off_it_goes_on_with_its_own_runs(used: RunServices) -> None:
-    run_through(dummy(used.host.inventory(), batch_size=1, steps=5), used)
-    add(used, "a", repeats=2, how={"again": True})
-    RecordedRunner(used, lambda recorded: recorded.runner.stop() if recorded.now.position == 3 else None).run()
-    assert in_queue(used) == [("a", "waiting", "2/4")]
-    assert RecordedRunner(used).run().ends == [("a", "complete", 4)]
-    assert outcomes(used).count("completed") == 5
-
-
-def test_runs_of_it_from_another_machine_count_and_that_is_said(used: RunServices) -> None:
-    add(used, "a", repeats=2)
-    RecordedRunner(used, lambda recorded: recorded.runner.stop() if recorded.now.position == 3 else None).run()
-    with Store.open(used.database) as store:
-        for run in (1, 2):
-            store.add_environment(run, {"cpu": "Another processor"})
-        (here,) = queue_progress(store, used.host.inventory())
-    assert (here.done, here.planned) == (2, 4)
-    assert here.message == "2 runs were measured on another machine, with another CPU: they count nevertheless."
-    assert RecordedRunner(used).run().ends == [("a", "complete", 4)]
 
 
 def test_an_experiment_that_has_ended_is_freed_without_a_garbage_collection(

@@ -16,6 +16,7 @@ from app.runs.leases import CPU, FOLDER_VARIABLE, Leases
 from app.storage.queue import Queue
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_arguments
+from tests.present import present
 from workloads.protocol import Start
 
 EXPERIMENT = ("experiment", "--no-gate", "--repeats", "1")
@@ -129,8 +130,7 @@ def test_wrong_words(say: Say, words: tuple[str, ...], sentence: str) -> None:
 
 def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) -> None:
     process = CommandLine(tmp_path).start(*LONGER)
-    assert process.stderr is not None
-    while process.stderr.readline() != "[2/2] measure\n":
+    while present(process.stderr).readline() != "[2/2] measure\n":
         assert process.poll() is None
     assert queue(say("queue", "--json")) == [(1, "running", 1, 2)]
     assert "Another program runs this very experiment at this moment, as entry 1" in say(*LONGER).err
@@ -152,10 +152,9 @@ def test_cut_off_on_one_machine_it_goes_on_on_another(say: Say, tmp_path: Path) 
     words = "1 run was measured on another machine, with another CPU: it counts nevertheless."
     assert words in say("queue", database=there).err
     going = CommandLine(tmp_path / "there").start("queue", "run", "1", "--no-standby")
-    assert going.stderr is not None
     said: list[str] = []
     while not said or not said[-1].startswith("[2/2] run 3"):
-        said.append(going.stderr.readline())
+        said.append(present(going.stderr).readline())
         assert going.poll() is None
     assert f"{words}\n" in said
     going.kill()

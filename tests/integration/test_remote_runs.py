@@ -35,6 +35,7 @@ from app.values.samples import LogLine, Waiting
 from tests.fakes.hosts import NAME, PlayedStart, connected, processes_of, runner_of, services_on, shifted_clock
 from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.sessions import GREETS, HELLO, LIMIT_S, dummy, going, is_measured, run_through, with_values
+from tests.present import present
 from workloads.job_protocol import Calibrate, DescribeFile, FileDescription, TryWeights
 from workloads.protocol import Block, Calibration, Source
 
@@ -124,16 +125,14 @@ def test_a_device_that_others_use_there_is_waited_for(
     gpu1: Connection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     card = TWO_H200[0].uuid
-    lease = Leases().take([card], 1)
-    assert lease is not None
+    lease = present(Leases().take([card], 1))
     spec = dummy(gpu1.host.inventory(), gpus=1, devices="0")
     with going(spec, services_on(gpu1, tmp_path)) as run:
         waiting = run.recorder.wait(Waiting)
         assert "free this device" in waiting.reason
         lease.release()
         assert run.result().name == "completed"
-    lease = Leases().take([card], 1)
-    assert lease is not None
+    lease = present(Leases().take([card], 1))
     with going(spec, services_on(gpu1, tmp_path / "other")) as run:
         run.recorder.wait(Waiting)
         run.session.run_anyway()

@@ -16,6 +16,7 @@ from app.values.records import StoredRun
 from app.values.samples import HOST, DeviceLost, Waiting
 from tests.fakes.nvml import TWO_H200, Card
 from tests.fakes.sessions import dummy, feed_of, going, is_measured, run_through, services
+from tests.present import present
 from workloads.protocol import Block, RunSpec
 
 GPU_A, GPU_B = (card.uuid for card in TWO_H200)
@@ -37,9 +38,8 @@ def test_a_run_on_one_gpu_records_that_gpu_and_its_energy(tmp_path: Path, feed: 
     assert {sample.device for sample in recorder.of(Sample)} == {GPU_A, HOST}
     assert set(stored.samples[0].fields["power_mw"]) == {688_123.0}
     summary = stored.row.summary
-    assert summary.energy_error_pct is not None
     assert summary.mean_power_mw is not None
-    assert summary.mean_power_mw == pytest.approx(688_123, rel=summary.energy_error_pct / 100 + 0.01)
+    assert summary.mean_power_mw == pytest.approx(688_123, rel=present(summary.energy_error_pct) / 100 + 0.01)
     first_ns = stored.blocks.start_ns[stored.blocks.measured][summary.blocks_cut or 0]
     window_s = (stored.blocks.end_ns[-1] - first_ns) / 1e9
     used_mj = summary.mean_power_mw * window_s
@@ -48,15 +48,6 @@ def test_a_run_on_one_gpu_records_that_gpu_and_its_energy(tmp_path: Path, feed: 
     assert stored.row.gpu_names == ("NVIDIA H200",)
     assert stored.environment["gpus_used"] == f"NVIDIA H200 ({GPU_A})"
     assert stored.environment["driver"] == "580.65.06"
-
-
-def test_a_run_on_both_gpus_adds_their_power(tmp_path: Path, feed: TelemetryFeed) -> None:
-    spec = dummy(feed.wait_inventory(), gpus=2, steps=0, seconds=1.0)
-    _, _, stored = run_through(spec, services(tmp_path, feed))
-    assert [columns.device.device for columns in stored.samples] == [GPU_A, GPU_B, HOST]
-    summary = stored.row.summary
-    assert summary.energy_error_pct is not None
-    assert summary.mean_power_mw == pytest.approx(688_123 + 671_000, rel=summary.energy_error_pct / 100 + 0.01)
 
 
 @pytest.mark.parametrize("word", ["1", GPU_B])
@@ -102,13 +93,6 @@ def test_runs_on_the_cpu_do_not_wait_for_gpus(tmp_path: Path, feed: TelemetryFee
         outcome, recorder, _ = run_through(dummy(feed.wait_inventory()), all_of_them)
     assert outcome.name == "completed"
     assert recorder.of(Waiting) == []
-
-
-def test_a_gpu_that_is_not_there_is_refused(tmp_path: Path, feed: TelemetryFeed) -> None:
-    spec = dummy(feed.wait_inventory(), gpus=1, devices="7")
-    outcome, *_ = run_through(spec, services(tmp_path, feed))
-    assert outcome.name == "refused"
-    assert (outcome.reason or "").startswith("A GPU of “7” is not in this machine;")
 
 
 class Loss:

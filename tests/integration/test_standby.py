@@ -28,6 +28,7 @@ from tests.fakes.nvml import TWO_H200, Driver, environment
 from tests.fakes.processes import has_ended
 from tests.fakes.sessions import LIMIT_S, Recorder, dummy, going, run_through, services, with_launcher
 from tests.fakes.standby import empty_libraries, standing_by
+from tests.present import present
 from workloads.catalog import Machine, complete
 from workloads.machine import Gpu
 from workloads.protocol import PROTOCOL_VERSION, Block, EnvironmentInfo, Finished, PhaseStarted, Start, Value
@@ -377,9 +378,8 @@ def test_it_dies_with_a_program_that_is_killed(tmp_path: Path, libraries: Path, 
     )
     command = [sys.executable, "-c", code, str(tmp_path), str(int(taken))]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, env=python_environment(), text=True)
-    assert program.stdout is not None
     with program:
-        assert program.stdout.readline() == "True\n"
+        assert present(program.stdout).readline() == "True\n"
         workers = psutil.Process(program.pid).children()
         assert len(workers) == 1 + taken
         program.send_signal(signal.SIGKILL)

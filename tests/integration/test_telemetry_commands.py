@@ -19,6 +19,7 @@ import pytest
 from app.storage.store import Store
 from tests.fakes.command_line import LIMIT_S, CommandLine, dummy_arguments
 from tests.fakes.nvml import TWO_H200, Card, Driver, environment
+from tests.present import present
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 GPU_COLUMNS = ("load_pct", "power_mw", "memory_bytes", "temperature_c", "sm_clock_mhz", "memory_clock_mhz")
@@ -58,8 +59,7 @@ def test_watch_serves_prometheus_to_this_machine(tmp_path: Path) -> None:
     driver = Driver(cards=(TWO_H200[0], Card(uuid="GPU-bbbb", lost_when=str(gone))))
     line = CommandLine(tmp_path, environment(driver))
     with line.start("watch", "--prometheus", "0", "--every", "0.1") as process:
-        assert process.stderr is not None
-        address = process.stderr.readline().split()[1]
+        address = present(process.stderr).readline().split()[1]
         assert address.startswith("http://127.0.0.1:")
         card = 'variantscope_power_mw{device="1",name="NVIDIA H200",uuid="GPU-bbbb"}'
         wanted = (card, "variantscope_energy_mj_total{", 'variantscope_load_pct{device="host"')

@@ -2,7 +2,6 @@
 
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.present import present
 from workloads.catalog import ONEDNN_KEY, ONEDNN_VARIABLE, Machine, complete, read_support
 from workloads.protocol import (
     PROTOCOL_VERSION,
@@ -51,8 +51,7 @@ class Running:
         self.process.stdin.flush()
 
     def close(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
+        present(self.process.stdin).close()
 
     def next(self, limit_s: float = 200.0) -> Message | None:
         """The next message, None at the end of the pipe."""
@@ -115,28 +114,6 @@ def dummy(behaviour: str = "train", **given: Value) -> RunSpec:
     return spec("dummy", behaviour=behaviour, step_ms=1.0, **given)
 
 
-def test_a_run_is_told_from_hello_to_finished() -> None:
-    with worker() as run:
-        hello = run.next()
-        assert isinstance(hello, Hello), "hello comes before the order"
-        assert hello.pid == run.process.pid
-        run.order(dummy(steps=100))
-        assert run.finish().outcome == "completed"
-        assert run.phases == ["import", "build", "compile", "warmup", "measure", "finish"]
-        assert sum(block.steps for block in run.blocks if block.phase == "measure") == 100
-
-
-def test_closing_stdin_stops_at_once() -> None:
-    with worker() as run:
-        run.order(dummy(seconds=600.0))
-        run.until(Block, "measure")
-        start_s = time.monotonic()
-        run.close()
-        last = run.finish()
-        assert time.monotonic() - start_s < STOPPED_S
-        assert (last.outcome, last.reason) == ("stopped", "Stopped before its end, as asked.")
-
-
 def test_a_stop_does_not_wait_for_a_long_step() -> None:
     with worker() as run:
         run.order(spec("dummy", step_ms=60_000.0))
@@ -161,42 +138,6 @@ def test_an_order_that_is_none_fails_in_words() -> None:
         assert "order is wrong" in (last.reason or "")
 
 
-def test_a_bug_fails_with_its_traceback() -> None:
-    with worker() as run:
-        run.order(dummy("fail"))
-        last = run.finish()
-        assert last.outcome == "failed"
-        assert last.reason == "ValueError: the dummy fails, as asked"
-        assert "in _fail" in (last.traceback or "")
-
-
-def test_out_of_memory_names_the_batch_size() -> None:
-    with worker() as run:
-        run.order(dummy("out_of_memory", batch_size=48))
-        last = run.finish()
-        assert last.outcome == "out_of_memory"
-        assert "batch size 48" in (last.reason or "")
-        assert last.traceback is None
-
-
-def test_a_lost_loss_fails_naming_the_step() -> None:
-    with worker() as run:
-        run.order(dummy("not_finite"))
-        last = run.finish()
-        assert (last.outcome, last.traceback) == ("failed", None)
-        assert "nan after step" in (last.reason or "")
-
-
-def test_a_killed_worker_leaves_whole_lines() -> None:
-    with worker() as run:
-        run.order(dummy("kill_self"))
-        while run.next() is not None:
-            pass
-        assert run.process.wait(GONE_S) == -signal.SIGKILL
-        assert not any(isinstance(message, Finished) for message in run.messages)
-        assert run.blocks
-
-
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux kills a child for its parent's death")
 def test_a_worker_dies_with_its_parent() -> None:
     """The parent hands its own pipes on and is killed while stdin stays open, so only its death can tell the worker."""
@@ -214,25 +155,11 @@ def test_a_worker_dies_with_its_parent() -> None:
         assert ready
 
 
-@pytest.mark.parametrize(
-    ("order", "words"),
-    [
-        (RunSpec(workload="lstm", variant={"gpus": 0, "implementation": "cudnn"}), "cuDNN needs an NVIDIA GPU"),
-        (RunSpec(workload="cnn10", variant={"gpus": 2}), "no NVIDIA GPU"),
-        (RunSpec(workload="cnn10", variant={"gpus": 0, "layout": "HWCN"}), "no value of layout"),
-        (RunSpec(workload="resnet", variant={}), "no workload called"),
-        (
-            RunSpec(workload="cnn10", variant={"gpus": 0, "data": "cifar10", "data_folder": "/nowhere"}),
-            "There is no cifar-10-python.tar.gz and no folder cifar-10-batches-py in /nowhere",
-        ),
-    ],
-)
-def test_what_cannot_run_is_refused_before_tensorflow(order: RunSpec, words: str) -> None:
+def test_what_cannot_run_is_refused_before_tensorflow() -> None:
     with worker() as run:
-        run.order(order)
+        run.order(RunSpec(workload="resnet", variant={}))
         last = run.finish()
-        assert last.outcome == "refused"
-        assert words in (last.reason or "")
+        assert (last.outcome, "no workload called" in (last.reason or "")) == ("refused", True)
         assert run.phases == []
 
 
@@ -279,17 +206,14 @@ def test_lstm_learns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert "env KMP_BLOCKTIME" not in facts, "no user set it"
         measured = [block for block in run.blocks if block.phase == "measure"]
         assert sum(block.steps for block in measured) == 200
-        first, last = run.blocks[0].loss, measured[-1].loss
-        assert first is not None
-        assert last is not None
+        first, last = present(run.blocks[0].loss), present(measured[-1].loss)
         assert last < 0.5 * first
         assert run.phases == ["import", "build", "compile", "warmup", "measure", "evidence", "finish"]
         (evidence,) = run.evidence
         assert (evidence.state, list(evidence.unverified)) == ("verified in part", ["implementation"])
         assert evidence.sources == ("graph", "trace")
         assert 0 < evidence.busy_ns <= evidence.span_ns
-        assert evidence.timeline is not None
-        assert {stream.device for stream in evidence.timeline.streams} == {"CPU"}
+        assert {stream.device for stream in present(evidence.timeline).streams} == {"CPU"}
 
 
 @pytest.mark.tensorflow
@@ -316,15 +240,6 @@ def test_a_stop_does_not_wait_for_tensorflows_import() -> None:
         run.close()
         assert run.finish().outcome == "stopped"
         assert run.phases == ["import"], "one that had imported would tell that it finishes"
-
-
-@pytest.mark.tensorflow
-def test_memory_that_cannot_be_had_is_out_of_memory() -> None:
-    with worker() as run:
-        run.order(spec("lstm", batch_size=1_048_576, timesteps=16, features=16_384, steps=1))
-        last = run.finish()
-        assert last.outcome == "out_of_memory"
-        assert "batch size 1048576" in (last.reason or "")
 
 
 @pytest.mark.tensorflow
