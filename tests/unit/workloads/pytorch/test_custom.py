@@ -182,19 +182,13 @@ KINDS = ("weight", "bias")
             ("return model, nn", "return 'model', nn"),
             "mine.py:19: the first value it returns is str, no nn.Module",
         ),
-        (("nn.CrossEntropyLoss()", "'mse'"), "mine.py:19: 'mse' is not a loss of PyTorch; give a function of (outputs"),
-        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is not a loss of"),
         (("nn.CrossEntropyLoss()", "[torch.ones(9, 9)]"), "mine.py:19: a value of type list is not a loss of PyTorch;"),
+        (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is not a loss of"),
         (
             ("return model, nn", "return nn.Sequential(nn.Flatten(), nn.LazyLinear(4)), nn"),
             "mine.py:19: the model has lazy layers without sizes; call it before you return it.",
         ),
-        (("form), classes", "form).to('meta'), classes"), "mine.py:19: NotImplementedError: Cannot copy out of meta"),
         (("form), classes", "form), next(iter(()))"), "mine.py:28: StopIteration: an iterator has no more values"),
-        (
-            ("form), classes", "form), classes if step < 1 else next(iter(()))"),
-            "mine.py:28: StopIteration: an iterator has no more values",
-        ),
         (("form), classes", "form), exec('raise KeyboardInterrupt')"), "mine.py:28: KeyboardInterrupt"),
         (
             ("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss(reduction='none')"),
@@ -212,11 +206,6 @@ KINDS = ("weight", "bias")
             marks=pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors"),
         ),
         (("form), classes", "form)"), "mine.py:19: TypeError: batch returns Tensor, and should give (x, y)"),
-        (("form), classes", "form), classes.astype(str)"), "mine.py:19: TypeError: can't convert np.ndarray of type"),
-        (
-            ("return self.head(found.mean((2, 3)))", "return found.tolist()"),
-            "mine.py:19: TypeError: cross_entropy_loss(): argument 'input' (position 1) must be Tensor, not list",
-        ),
         (
             ("model = Net()", "model = Net().requires_grad_(False)"),
             "mine.py:19: the model has no trainable weights; choose mode=inference, or make a layer trainable.",
@@ -230,18 +219,9 @@ KINDS = ("weight", "bias")
             "mine.py:19: 'adam' is not an optimizer of PyTorch; give one of all weights, such as torch.optim.SGD(model",
         ),
         (
-            ("batch\n", "batch, [torch.optim.Adam(model.parameters())] * 2\n"),
-            "mine.py:19: a value of type list is not an optimizer of PyTorch; give one of all weights, such as",
-        ),
-        (
-            ("batch\n", "batch, {'optimizer': torch.optim.Adam(model.parameters())}\n"),
-            "mine.py:19: a value of type dict is not an optimizer of PyTorch; give one of all weights, such as",
-        ),
-        (
             ("batch\n", "batch, torch.optim.SGD(Net().parameters())\n"),
             "mine.py:19: the optimizer has none of the model's weights; give it model.parameters().",
         ),
-        (("batch\n", "batch, torch.optim.LBFGS(model.parameters())\n"), "mine.py:19: TypeError: LBFGS.step() missing"),
     ],
 )
 def test_what_does_not_fit_is_told_by_line(change: tuple[str, str], reason: str) -> None:

@@ -13,6 +13,7 @@ import pytest
 from tests.evidence_runs import spec_of
 from tests.fakes import tensorflow as in_tensorflow
 from tests.fakes.tensorflow import TensorflowProcess
+from tests.present import present
 from tests.unit.workloads.test_frameworks import computed, difference, difference_to_tensorflow, task_of
 from workloads.catalog import Gpu, Machine, check
 from workloads.protocol import Evidence, RunSpec, Value
@@ -91,9 +92,7 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
     collector.first_step_done()
     collector.trace()
     collector.inspect()
-    evidence = collector.evidence()
-    assert evidence is not None
-    return evidence
+    return present(collector.evidence())
 
 
 @pytest.mark.parametrize(
@@ -180,8 +179,7 @@ def test_without_a_trace_nothing_is_claimed() -> None:
     task = task_of(spec)
     collector = PytorchBackend().make_collector(spec, task)
     collector.first_step_done()
-    evidence = collector.evidence()
-    assert evidence is not None
+    evidence = present(collector.evidence())
     assert (evidence.match, evidence.actual) == (None, {"compile": "off"})
 
 
@@ -212,8 +210,7 @@ def test_kernels_belong_to_the_operation_that_launched_them_and_wait_for_the_hos
     (times,) = trace.times
     assert (times.device, times.span_ns, times.busy_ns, times.host_wait_ns) == ("GPU:0", 140_000, 80_000, 60_000)
     assert trace.graph_launches == 0
-    assert trace.step is not None
-    assert trace.step.start_ns == 20_005
+    assert present(trace.step).start_ns == 20_005
     captured = json.dumps({"traceEvents": [_event("cudaGraphLaunch", "cuda_runtime", 1, 1)]}).encode()
     assert read([captured], 1, gpu=True).graph_launches == 1
 

@@ -12,9 +12,8 @@ import torch
 import torch.distributed
 
 from tests.evidence_runs import spec_of
-from tests.fakes import tensorflow as in_tensorflow
 from tests.fakes.processes import has_ended
-from tests.fakes.tensorflow import TensorflowProcess
+from tests.present import present
 from tests.unit.workloads.test_frameworks import computed, difference, task_of
 from workloads import seeding
 from workloads.errors import CustomWorkloadError
@@ -72,9 +71,7 @@ def collected(spec: RunSpec, task: Task) -> Evidence:
     collector = PytorchBackend().make_collector(spec, task)
     collector.first_step_done()
     collector.trace()
-    evidence = collector.evidence()
-    assert evidence is not None
-    return evidence
+    return present(collector.evidence())
 
 
 def planted(path: Path, plant: str) -> Path:
@@ -102,13 +99,6 @@ def test_two_ranks_train_as_one_device_does(monkeypatch: pytest.MonkeyPatch) -> 
     assert evidence.actual == {**evidence.requested, "all_reduce": "gloo"}, "there is no NCCL on the CPU"
     assert [device.device for device in evidence.devices] == ["CPU:0", "CPU:1"]
     assert [kernel.name for kernel in evidence.kernels if kernel.kind == "communication"] == ["c10d::allreduce_"]
-
-
-@pytest.mark.usefixtures("_two")
-def test_batch_norm_is_of_each_rank_as_of_tensorflow_s_replicas(tensorflow: TensorflowProcess) -> None:
-    expected = tensorflow.call(in_tensorflow.first_losses, spec_of("cnn10", layout="NHWC"), steps=3, replicas=2)
-    with connected(in_pytorch("cnn10", layout="NHWC")) as task:
-        assert [task.fetch(task.step()) for _ in range(3)] == pytest.approx(expected, rel=1e-4)
 
 
 def test_gradients_of_two_ranks_are_those_of_two_parts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -154,8 +144,7 @@ def test_a_broken_exchange_is_told_as_such_and_is_none_of_the_users_errors(of_a_
     broken = torch.distributed.DistBackendError("NCCL error: unhandled system error")
     raised = CustomWorkloadError("mine.py:19: DistBackendError: NCCL error: unhandled system error")
     raised.__cause__ = broken
-    cause = PytorchBackend().explain_error(raised if of_a_file else broken)
-    assert cause is not None
+    cause = present(PytorchBackend().explain_error(raised if of_a_file else broken))
     assert cause.outcome == "failed"
     assert cause.reason == "GPUs could not exchange gradients: DistBackendError: NCCL error: unhandled system error."
 
@@ -175,8 +164,7 @@ class Running:
         self.process.stdin.flush()
 
     def messages(self) -> Iterator[Message]:
-        assert self.process.stdout is not None
-        return map(decode_message, self.process.stdout)
+        return map(decode_message, present(self.process.stdout))
 
     def other_rank(self) -> psutil.Process:
         (child,) = psutil.Process(self.process.pid).children()
@@ -215,8 +203,7 @@ def test_whatever_ends_a_rank_ends_the_run_and_all_ranks(
                 case "kill the worker":
                     running.process.kill()
                 case "stop":
-                    assert running.process.stdin is not None
-                    running.process.stdin.close()
+                    present(running.process.stdin).close()
         if isinstance(message, Finished):
             finished.append(message)
     running.process.wait(60)
