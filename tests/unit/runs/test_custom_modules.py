@@ -66,11 +66,7 @@ def source_of(spec: RunSpec, database: Path) -> Source:
         (f"{SIBLINGS}import helper, sys\ndel sys.modules['helper']", "helper.py", "helper.py"),
         (f"{SIBLINGS}import pack.part", "pack.part", "pack/part.py"),
         (f"{SIBLINGS}from pack.under import part", "pack.under.part", "pack/under/part.py"),
-        (
-            BY_PATH,
-            "helper.py",
-            "helper.py",
-        ),
+        (BY_PATH, "helper.py", "helper.py"),
         ("exec(open(__file__.rpartition('/')[0] + '/configurator.py').read())", "configurator.py", "configurator.py"),
         ("import runpy\nrunpy.run_path(__file__.rpartition('/')[0] + '/helper.py')", "helper.py", "helper.py"),
         (
