@@ -34,11 +34,7 @@ class CommandLine:
         self._environment = {**os.environ, **self.own}
 
     def start(
-        self,
-        *words: str,
-        database: Path | None = None,
-        stdout: IO[str] | None = None,
-        redirect: str = "",
+        self, *words: str, database: Path | None = None, stdout: IO[str] | None = None, redirect: str = ""
     ) -> Process:
         command = [sys.executable, "-m", "app", *_with_options(words, "--db", str(database or self.database))]
         if redirect:

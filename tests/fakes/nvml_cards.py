@@ -246,10 +246,7 @@ def mig_instance(uuid: str, gib: int) -> Card:
 
 
 MIG = Card(
-    uuid="GPU-split",
-    load_pct=NOT_SUPPORTED,
-    mig_mode=1,
-    mig=(mig_instance("MIG-one", 70), mig_instance("MIG-two", 35)),
+    uuid="GPU-split", load_pct=NOT_SUPPORTED, mig_mode=1, mig=(mig_instance("MIG-one", 70), mig_instance("MIG-two", 35))
 )
 SLOW_ENERGY = tuple(
     Card(uuid=card.uuid, power_instant_mw=card.power_instant_mw, costs_ms={ENERGY: 19.0}) for card in TWO_H200

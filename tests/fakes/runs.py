@@ -87,11 +87,7 @@ EVIDENCE = Evidence(
         start_ns=5 * S,
         duration_ns=250_000,
         streams=(Stream(device="GPU:0", name="Stream #13(Compute)"), Stream(device="GPU:0", name="Stream #20(nccl)")),
-        kernels=(
-            StepKernel(0, 0, 0, 150_000),
-            StepKernel(1, 1, 100_000, 20_000),
-            StepKernel(0, 1, 200_000, 30_000),
-        ),
+        kernels=(StepKernel(0, 0, 0, 150_000), StepKernel(1, 1, 100_000, 20_000), StepKernel(0, 1, 200_000, 30_000)),
         left_out=2,
     ),
 )

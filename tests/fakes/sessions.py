@@ -145,11 +145,7 @@ def wait_listed(feed: TelemetryFeed, uuid: str) -> None:
 
 
 def services(
-    folder: Path,
-    feed: TelemetryFeed,
-    *,
-    command: tuple[str, ...] | None = None,
-    limits: WorkerTimeouts | None = None,
+    folder: Path, feed: TelemetryFeed, *, command: tuple[str, ...] | None = None, limits: WorkerTimeouts | None = None
 ) -> RunServices:
     """Return services with database and leases in a folder.
 

@@ -33,10 +33,7 @@ whole = st.one_of(
     st.sampled_from([-error for error in ERRORS]),
     st.integers(0, 2**64 - 1),
 )
-answers = {
-    True: st.one_of(whole, st.floats(allow_nan=True)).map(float),
-    False: whole,
-}
+answers = {True: st.one_of(whole, st.floats(allow_nan=True)).map(float), False: whole}
 
 
 @st.composite

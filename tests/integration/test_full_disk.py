@@ -57,11 +57,7 @@ def test_a_disk_that_fills_up_pauses_the_experiment_and_answers_for_no_variant(
 
 @pytest.mark.parametrize(("free_bytes", "warned"), [(150_000_000, True), (10**12, False)])
 def test_the_command_line_warns_of_little_room(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    free_bytes: int,
-    warned: bool,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], free_bytes: int, warned: bool
 ) -> None:
     with_free(monkeypatch, free_bytes)
     with run_services(tmp_path / "profiles.db"):

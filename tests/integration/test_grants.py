@@ -74,8 +74,7 @@ def by_a_source(attacker: Attacker) -> None:
 
 
 @pytest.mark.parametrize(
-    "plant",
-    [by_a_python, by_a_shell_on_a_host, by_a_host, by_the_interpreter_of_a_host, by_a_source],
+    "plant", [by_a_python, by_a_shell_on_a_host, by_a_host, by_the_interpreter_of_a_host, by_a_source]
 )
 @pytest.mark.parametrize("is_opened", [False, True])
 def test_an_entry_of_the_queue_starts_nothing(
@@ -153,10 +152,7 @@ def test_a_database_that_is_opened_makes_nothing_allowed(command: CommandLine, a
     """Its settings name the source of its runs, files to offer and presets to list."""
     attacker.keep(*attacker.custom_specs())
     list_user_preset_file(attacker.database, str(attacker.preset()))
-    for words, status in (
-        (("list", "presets"), 0),
-        (("experiment", "--variants-of", "1,2", "--no-gate"), 1),
-    ):
+    for words, status in ((("list", "presets"), 0), (("experiment", "--variants-of", "1,2", "--no-gate"), 1)):
         done = command.inside(*words, database=attacker.database)
         assert done.returncode == status, done.stderr
         assert not attacker.marker.exists(), words

@@ -228,8 +228,7 @@ sdist = {{ url = "https://a/other.tar.gz", size = 1_000_000 }}
 
 
 @pytest.mark.parametrize(
-    ("size", "said"),
-    [(199_000_000, []), (199_000_001, ["tiny: 2 packages, 191\xa0MiB to download at most."])],
+    ("size", "said"), [(199_000_000, []), (199_000_001, ["tiny: 2 packages, 191\xa0MiB to download at most."])]
 )
 def test_what_is_large_is_said_before_the_download(
     tmp_path: Path, size: int, said: list[str], monkeypatch: pytest.MonkeyPatch

@@ -99,10 +99,7 @@ def test_entries_are_added_ordered_and_made(say: Say) -> None:
     sentence = "Nothing waits in the queue. To resume a paused experiment, name it: `python -m app queue run 1`.\n"
     assert nothing.err == sentence
     named = say("queue", "run", "1", "--no-standby")
-    assert (named.status, named.out.splitlines()[0]) == (
-        0,
-        "dummy: Batch size 1, 2 · step time 1 ms:",
-    )
+    assert (named.status, named.out.splitlines()[0]) == (0, "dummy: Batch size 1, 2 · step time 1 ms:")
     assert queue(say("queue", "--json")) == []
 
 

@@ -10,12 +10,5 @@ from tests.reliability import flood, resume, soak
 
 if __name__ == "__main__":
     sys.exit(
-        main(
-            "python -m tests.reliability",
-            {
-                "resume": resume.measure,
-                "flood": flood.measure,
-                "soak": soak.measure,
-            },
-        )
+        main("python -m tests.reliability", {"resume": resume.measure, "flood": flood.measure, "soak": soak.measure})
     )

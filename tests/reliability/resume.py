@@ -44,12 +44,7 @@ VARIANTS, REPEATS = 3, 2
 _MODULES: dict[Target, str] = {"worker": "workloads.worker", "sampler": "app.telemetry.sampler"}
 _SHARES: dict[Target, float] = {"program": 0.4, "worker": 0.35, "sampler": 0.25}
 """How often each is killed."""
-_SHARES_ON_HOST: dict[Target, float] = {
-    "program": 0.3,
-    "host": 0.4,
-    "worker": 0.15,
-    "sampler": 0.15,
-}
+_SHARES_ON_HOST: dict[Target, float] = {"program": 0.3, "host": 0.4, "worker": 0.15, "sampler": 0.15}
 _TIMING_RUNS = 3
 """Runs that time an experiment; the fastest counts, or after a busy moment most would end before they are killed."""
 _GONE_S = 20.0

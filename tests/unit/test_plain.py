@@ -188,9 +188,7 @@ def test_what_widgets_show_is_plain() -> None:
     assert len(tooltips) > 25
     assert [f"{name}:{text.lineno}" for name, text in tooltips if not is_ours(text)] == []
     made = {(name, called) for name, called, _ in found if called in ("QLabel", "QMessageBox")}
-    assert made == {
-        ("app/gui/widgets/dialogs.py", "QMessageBox"),
-    }
+    assert made == {("app/gui/widgets/dialogs.py", "QMessageBox")}
     static = [f"QMessageBox.{name}" for name in ("question", "warning", "information", "critical", "about")]
     assert [name for name, _, call in found if ast.unparse(call.func) in static] == []
     ways = ("setHtml", "insertHtml", "appendHtml", "setMarkdown", "show_html")

@@ -81,9 +81,7 @@ def test_no_identifier_uses_a_retired_word(trees: Trees) -> None:
 
 
 FILLERS = re.compile(r"_*(each|found|given|gone|known|made|place|said|shown|taken|told|wanted|whole)_*")
-FILLERS_IN_DATA = {
-    "app/runs/custom.py: whole": "key of files stored in the database",
-}
+FILLERS_IN_DATA = {"app/runs/custom.py: whole": "key of files stored in the database"}
 
 
 def test_a_value_is_named_by_what_it_is(trees: Trees) -> None:

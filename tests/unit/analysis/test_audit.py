@@ -14,9 +14,7 @@ BIG = 10**15
 
 
 def sampled(
-    at_ms: Sequence[float] | Floats,
-    device: str = "GPU-a",
-    cpu: tuple[Sequence[float], Sequence[float]] = ((), ()),
+    at_ms: Sequence[float] | Floats, device: str = "GPU-a", cpu: tuple[Sequence[float], Sequence[float]] = ((), ())
 ) -> SampleColumns:
     """A device's samples at these times, and its readings of the sampler's processor time (seconds, seconds)."""
     return SampleColumns(

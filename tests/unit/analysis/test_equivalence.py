@@ -19,9 +19,7 @@ def rows(rates: list[float], layout: str, first: int) -> list[RunRow]:
     made = [run_row(number, workload="cnn10", throughput=rate) for number, rate in enumerate(rates, first)]
     return [
         replace(
-            row,
-            spec=RunSpec(workload="cnn10", variant={**row.spec.variant, "layout": layout}),
-            planned=str(len(rates)),
+            row, spec=RunSpec(workload="cnn10", variant={**row.spec.variant, "layout": layout}), planned=str(len(rates))
         )
         for row in made
     ]

@@ -64,11 +64,7 @@ def run(columns: BlockColumns, *devices: SampleColumns, phases: tuple[Phase, ...
     return StoredRun(row=row, anchor_t_ns=BIG, anchor_utc_ns=0, phases=phases, blocks=columns, samples=devices)
 
 
-THREE = blocks(
-    (False, 1, 8, 0.0, 2.0, 4.0),
-    (True, 2, 16, 2.0, 3.0, np.nan),
-    (True, 8, 64, 3.5, 5.5, 1.0),
-)
+THREE = blocks((False, 1, 8, 0.0, 2.0, 4.0), (True, 2, 16, 2.0, 3.0, np.nan), (True, 8, 64, 3.5, 5.5, 1.0))
 
 
 def test_throughput_is_of_the_measured_blocks_without_the_gaps_between() -> None:

@@ -156,10 +156,7 @@ def test_a_word_names_a_workload_of_the_program_or_of_a_file(
             "import importlib\nimportlib.import_module('jax_is_not_here', importlib.import_module('numpy.nothing'))\n",
             "^mine.py:2: ModuleNotFoundError: No module named 'numpy.nothing'$",
         ),
-        (
-            "import os\nos._exit(3)\n",
-            "^mine.py was not read to its end. The .* exit status 3: it printed nothing.$",
-        ),
+        ("import os\nos._exit(3)\n", "^mine.py was not read to its end. The .* exit status 3: it printed nothing.$"),
         (
             "x = bytes(2**60)\n",
             "^mine.py: memory ran out while the file was read; move what needs it into its functions.$",

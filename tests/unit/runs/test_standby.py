@@ -43,11 +43,7 @@ def test_a_machine_that_nothing_is_known_of_has_none(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize(
     ("gpus", "processors", "expected"),
-    [
-        (GPUS, MIN_PROCESSORS, True),
-        (GPUS, MIN_PROCESSORS - 1, False),
-        ((), 64, False),
-    ],
+    [(GPUS, MIN_PROCESSORS, True), (GPUS, MIN_PROCESSORS - 1, False), ((), 64, False)],
 )
 def test_the_machine_decides_where_nobody_says(gpus: tuple[Gpu, ...], processors: int, expected: bool) -> None:
     assert (not no_standby_reason(Machine(gpus=gpus, cpu_count=processors))) is expected

@@ -51,10 +51,7 @@ def test_weights_lie_beside_the_database_unless_they_were_moved() -> None:
         ),
         (row(spec_of(), "out_of_memory"), "Run 3 is out of memory, and weights are saved when a run completes"),
         (row(spec_of(), None), "Run 3 is still running"),
-        (
-            row(complete("dummy", {}, CPU)),
-            "Run 3 is of dummy; only lstm, gru, cnn10 and wrn28-10 runs save",
-        ),
+        (row(complete("dummy", {}, CPU)), "Run 3 is of dummy; only lstm, gru, cnn10 and wrn28-10 runs save"),
     ],
 )
 def test_a_run_without_weights_says_how_to_have_them(run: RunRow, sentence: str) -> None:

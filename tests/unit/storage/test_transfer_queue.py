@@ -136,12 +136,7 @@ def test_an_entry_of_another_version_is_told_when_it_is_to_be_made(database_path
     newer["variants"][0]["workload"] = "transformer"
     with Store.open(database_path) as store:
         none, endless = (structs.replace(PLAN, **change) for change in ({"variants": ()}, {"repeats": 10**8}))
-        for plan in (
-            msgspec.json.encode(newer).decode(),
-            '{"variants": []}',
-            encode_plan(none),
-            encode_plan(endless),
-        ):
+        for plan in (msgspec.json.encode(newer).decode(), '{"variants": []}', encode_plan(none), encode_plan(endless)):
             number = store.queue.add(name="newer", preset=None, plan=plan)
             with pytest.raises(
                 UserError, match=rf"Entry {number} of the queue cannot be read by this version .*update"

@@ -67,11 +67,7 @@ def test_a_few_changes_are_not_enough() -> None:
     assert watch.period_ms == 100.0
 
 
-@given(
-    period_ms=st.floats(10.0, 2_000.0),
-    part=st.floats(0.02, 0.85),
-    start=st.floats(0.0, 1.0),
-)
+@given(period_ms=st.floats(10.0, 2_000.0), part=st.floats(0.02, 0.85), start=st.floats(0.0, 1.0))
 def test_any_period_is_found_by_any_reader_that_is_faster(period_ms: float, part: float, start: float) -> None:
     reading_ms = part * period_ms
     found = watched(every(reading_ms, start * period_ms, seconds=0.07 * period_ms), period_ms)

@@ -90,10 +90,7 @@ def lender(leases: Leases, on_wait: Callable[[], None] = lambda: None) -> Lend:
 
 
 def making(
-    lend: Lend,
-    variants: Sequence[RunSpec],
-    maker: Make,
-    counts: Callable[[RunHeader], bool] = lambda _: True,
+    lend: Lend, variants: Sequence[RunSpec], maker: Make, counts: Callable[[RunHeader], bool] = lambda _: True
 ) -> FakeSession:
     plan = Plan(name="some", variants=tuple(variants), repeats=1, parallel=2)
     return FakeSession(plan, (), MACHINE, maker, lend, counts=counts)
