@@ -1,8 +1,6 @@
 """A database that is opened and holds what the program never writes: absent, or one sentence, never a traceback."""
 
-import contextlib
 import logging
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -16,18 +14,15 @@ from app.storage.files import DiskSpace
 from app.storage.known_settings import KEEP_SAMPLES_DAYS, PRESET_FILES, Setting
 from app.storage.store import Store
 from app.values.events import Outcome
-from tests.fakes.runs import ENVIRONMENT, SPEC, keep
+from tests.fakes.runs import BLOCKS, ENVIRONMENT, SPEC, keep
 from tests.unit.storage.contents import changed
 
 
-def stored(path: Path, statement: str) -> None:
+def stored(path: Path, *statements: str) -> None:
     """Make a database with one run, and change it."""
     with Store.open(path) as store:
         keep(store)
-    with contextlib.closing(sqlite3.connect(path)) as connection:
-        connection.execute("PRAGMA ignore_check_constraints = ON")
-        connection.execute(statement)
-        connection.commit()
+    changed(path, "PRAGMA ignore_check_constraints = ON", *statements)
 
 
 @pytest.mark.parametrize(
@@ -51,12 +46,11 @@ def test_a_run_of_a_damaged_outcome_did_not_complete(database_path: Path) -> Non
 
 
 def test_other_damaged_parts_are_absent_by_themselves(database_path: Path) -> None:
-    stored(database_path, "UPDATE devices SET absent = '5', fields = '[]', implausible = '{\"power_mw\": \"x\"}'")
-    with contextlib.closing(sqlite3.connect(database_path)) as connection:
-        connection.execute(
-            "UPDATE evidence SET asked = '[]', ran = 'true', unverified = '3', sources = '{}', notes = '[1]'"
-        )
-        connection.commit()
+    stored(
+        database_path,
+        "UPDATE devices SET absent = '5', fields = '[]', implausible = '{\"power_mw\": \"x\"}'",
+        "UPDATE evidence SET asked = '[]', ran = 'true', unverified = '3', sources = '{}', notes = '[1]'",
+    )
     with Store.open(database_path) as store:
         run = store.load(1)
     devices = [columns.device for columns in run.samples]
@@ -79,18 +73,19 @@ def test_a_run_of_a_damaged_variant_is_of_no_workload_that_is_known(change: str,
 
 
 def test_infinite_figures_are_absent(database_path: Path) -> None:
-    stored(database_path, "UPDATE runs SET sample_hz = 9e999, throughput = -9e999")
-    with contextlib.closing(sqlite3.connect(database_path)) as connection:
-        for table, column in (("epochs", "loss"), ("portability", "max_difference"), ("equality", "difference")):
-            connection.execute(f"UPDATE {table} SET {column} = 9e999")
-        connection.execute("UPDATE blocks SET loss = 9e999 WHERE start_ns = (SELECT max(start_ns) FROM blocks)")
-        (blocks,) = connection.execute("SELECT count(*) FROM blocks").fetchone()
-        connection.commit()
+    stored(
+        database_path,
+        "UPDATE runs SET sample_hz = 9e999, throughput = -9e999",
+        "UPDATE epochs SET loss = 9e999",
+        "UPDATE portability SET max_difference = 9e999",
+        "UPDATE equality SET difference = 9e999",
+        "UPDATE blocks SET loss = 9e999 WHERE start_ns = (SELECT max(start_ns) FROM blocks)",
+    )
     with Store.open(database_path) as store:
         run = store.load(1)
     assert (run.row.summary.sample_hz, run.row.summary.throughput) == (None, None)
     assert (run.epochs, run.portability, run.equality) == ((), (), ())
-    assert len(run.blocks.start_ns) == blocks
+    assert len(run.blocks.start_ns) == len(BLOCKS)
     assert not np.isinf(run.blocks.loss).any()
 
 

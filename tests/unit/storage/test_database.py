@@ -17,6 +17,7 @@ from app.storage.files import KnownDatabase
 from app.storage.migrations import APPLICATION_ID, migrations
 from app.storage.store import Store
 from tests.fakes.runs import begin, keep
+from tests.unit.storage.contents import changed
 from tests.unit.storage.two_processes import twice_at_once
 
 
@@ -73,27 +74,17 @@ def test_a_text_file_is_no_database(tmp_path: Path) -> None:
 
 
 def test_a_database_of_another_program(tmp_path: Path) -> None:
-    path = tmp_path / "other.db"
-    connection = sqlite3.connect(path)
-    connection.execute("CREATE TABLE recipes (name TEXT)")
-    connection.execute("INSERT INTO recipes VALUES ('soup')")
-    connection.commit()
-    connection.close()
+    path = changed(tmp_path / "other.db", "CREATE TABLE recipes (name TEXT)", "INSERT INTO recipes VALUES ('soup')")
+    before = path.read_bytes()
     assert "is a database of another program" in refusal(path)
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT name FROM recipes").fetchall() == [("soup",)]
-    connection.close()
+    assert path.read_bytes() == before
 
 
 def test_a_database_of_a_newer_version(database_path: Path) -> None:
     with Store.open(database_path) as store:
         keep(store)
-    connection = sqlite3.connect(database_path)
-    connection.execute(
-        "INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES ('variantscope', 'm999_later', 'x')"
-    )
-    connection.commit()
-    connection.close()
+    values = "('variantscope', 'm999_later', 'x')"
+    changed(database_path, f"INSERT INTO _sqlite_migrations (migration_set, name, applied_at) VALUES {values}")
     assert "was written by a newer version of VariantScope; update the program" in refusal(database_path)
 
 
@@ -190,8 +181,8 @@ def _m999_fails(db: Database) -> None:
 
 
 def test_many_open_one_new_file_at_once(tmp_path: Path) -> None:
-    """Eight connections on eight threads, thirty files: all but the first wait and find the file migrated."""
-    for number in range(30):
+    """Eight connections on eight threads, ten files: all but the first wait and find the file migrated."""
+    for number in range(10):
         path = tmp_path / f"{number}.db"
         faults = _open_together(path, 8)
         assert faults == []

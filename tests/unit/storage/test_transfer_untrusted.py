@@ -143,10 +143,6 @@ def huge(path: Path) -> Path:
     return path
 
 
-def folder(path: Path) -> Path:
-    return path.parent
-
-
 def pipe(path: Path) -> Path:
     os.mkfifo(path.with_name("pipe.db"))
     return path.with_name("pipe.db")
@@ -164,10 +160,6 @@ def link_to_nothing(path: Path) -> Path:
     return path
 
 
-def missing(path: Path) -> Path:
-    return path.with_name("nowhere.db")
-
-
 @pytest.mark.parametrize(
     ("spoilt", "sentence"),
     [
@@ -180,11 +172,11 @@ def missing(path: Path) -> Path:
         (half_written, "is damaged"),
         (with_journal, "was left half-written by another program"),
         (huge, "is not an SQLite database"),
-        (folder, "is a folder; name the database file in it."),
+        (lambda path: path.parent, "is a folder; name the database file in it."),
         (pipe, "is not a regular file"),
         (loop, "cannot be read (it is a loop of links)."),
         (link_to_nothing, "There is no file "),
-        (missing, "There is no file "),
+        (lambda path: path.with_name("nowhere.db"), "There is no file "),
         (lambda path: Path("/dev/zero"), "is not a regular file"),
         (lambda path: changed(path, LATER), "was written by a newer version of VariantScope; update the program here."),
         (lambda path: changed(path, "DELETE FROM _sqlite_migrations"), "does not state its version"),
