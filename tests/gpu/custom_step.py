@@ -96,8 +96,10 @@ def main(rounds: int, workload: str, settings: dict[str, str]) -> None:
     ratio = intervals.mean([program_ms / hand_ms for hand_ms, program_ms in pairs[2:]])
     assert ratio is not None
     hand_ms, program_ms = (statistics.median(side) for side in zip(*pairs[2:], strict=True))
-    told = " ".join(f"{name}={value}" for name, value in settings.items())
-    print(f"{function} {told}: by hand {hand_ms:.3f} ms, by the program {program_ms:.3f} ms, ratio {ratio}", flush=True)
+    words = " ".join(f"{name}={value}" for name, value in settings.items())
+    print(
+        f"{function} {words}: by hand {hand_ms:.3f} ms, by the program {program_ms:.3f} ms, ratio {ratio}", flush=True
+    )
 
 
 if __name__ == "__main__":
