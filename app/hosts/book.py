@@ -28,22 +28,9 @@ _HERE: tuple[Kind, ...] = ("sh", "slurm", "ray")
 _SCHEMES: Mapping[Kind, str] = {"ssh": "ssh", "slurm": "slurm+ssh", "ray": "ray+ssh", "docker": "docker"}
 _KINDS: Mapping[str, Kind] = {scheme: kind for kind, scheme in _SCHEMES.items()} | {kind: kind for kind in _HERE}
 _FOR_ALL = ("python", "interpreter")
-OPTIONS: Mapping[Kind, tuple[str, ...]] = {
-    "ray": ("gpu", "cpus"),
-    "slurm": (
-        "gres",
-        "gpus",
-        "time",
-        "partition",
-        "account",
-        "qos",
-        "constraint",
-        "reservation",
-        "nodelist",
-        "mem",
-        "cpus-per-task",
-    ),
-}
+_RESOURCES = ("gres", "gpus", "mem", "cpus-per-task", "time")
+_PLACEMENT = ("partition", "account", "qos", "constraint", "reservation", "nodelist")
+OPTIONS: Mapping[Kind, tuple[str, ...]] = {"ray": ("gpu", "cpus"), "slurm": (*_RESOURCES, *_PLACEMENT)}
 """The options that may follow `?` besides `python` and `interpreter`: those of srun, or of a run on Ray."""
 
 _AUTHORITY = re.compile(
@@ -53,7 +40,6 @@ _AUTHORITY = re.compile(
 )
 _PASSWORD = re.compile(r"//[^/]*:[^/]*@")
 _VALUE = re.compile(r"[A-Za-z0-9_./~+@:=,*\[\]%& |-]+")
-_MAX_PORT = 65_535
 _FORMS = "ssh://me@gpu1, slurm+ssh://login?gres=gpu:1, ray+ssh://head or docker://container"
 
 
@@ -138,7 +124,7 @@ def parse_address(word: str) -> Address:
     if scheme not in _HERE:
         match = _AUTHORITY.fullmatch(unquote(authority.removesuffix("/")))
         port = int(match["port"]) if match and match["port"] else None
-        if match is None or (port is not None and not 0 < port <= _MAX_PORT):
+        if match is None or (port is not None and not 0 < port < 2**16):
             raise UsageError(f"{quoted} names no host, or more than user, host and port: write {_FORMS}.")
         if kind == "docker" and match["host"] != authority:
             raise UsageError(f"{quoted} has more than the container's name: write docker://container.")

@@ -151,8 +151,8 @@ class HostProcess:
                 self._readings = 1 + max(0.0, self._readings - _READINGS_PER_S * (now_s - self._counted_s))
                 self._counted_s = now_s
                 if self._readings > _READINGS_AT_ONCE:
-                    most = f"more than {_READINGS_PER_S:,} readings a second"
-                    raise self._lose(f"The program on {self.name} sends {most}, so the link was closed.")
+                    too_many = f"more than {_READINGS_PER_S:,} readings a second, so the link was closed"
+                    raise self._lose(f"The program on {self.name} sends {too_many}.")
             if isinstance(report, Beat):
                 self._offset_ns = max(self._offset_ns, report.t_ns - time.monotonic_ns())
             elif not isinstance(report, HostHello):  # that of a recording

@@ -13,7 +13,6 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 from app.errors import UserError
@@ -90,7 +89,8 @@ class ProgramActor:
         self._process, self._stdin, self._stdout = process, process.stdin, process.stdout
 
     def output(self) -> Iterator[bytes]:
-        yield from iter(partial(self._stdout.read, _READ_BYTES), b"")
+        while read := self._stdout.read(_READ_BYTES):
+            yield read
 
     def write(self, data: bytes) -> None:
         """Write to its stdin; nothing closes it."""

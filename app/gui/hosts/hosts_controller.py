@@ -81,10 +81,9 @@ class HostsController(QObject):
         """Create the Monitor screen, for which the first paint does not wait."""
         from app.gui.monitor.screen import MonitorView
 
-        view = MonitorView(self.model, self._theme, actions)
+        self._monitor = view = MonitorView(self.model, self._theme, actions)
         view.table.connect_requested.connect(self.connect_host)
         view.table.opened.connect(self._open)
-        self._monitor = view
         return view
 
     def close(self) -> None:

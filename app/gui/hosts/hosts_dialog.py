@@ -69,11 +69,6 @@ class HostsDialog(QDialog):
         self.list.currentRowChanged.connect(lambda _: self._show_chosen())
         hosts.states_changed.connect(self.refresh)
         self.finished.connect(lambda _: self._job.close())
-        self._build()
-        theme.apply_style_sheet(self)
-        self.refresh()
-
-    def _build(self) -> None:
         entry_buttons = self.check_button, self.fetch_button, self.stop_button, self.remove_button
         form = QFormLayout()
         form.addRow("Na&me", self.name)
@@ -86,6 +81,8 @@ class HostsDialog(QDialog):
         page = QWidget()
         make_column((rows, 3), (self.details, 2), *add, parent=page, margins=2 * GRID, spacing=GRID)
         make_column((PageScroller(page), 1), make_row(buttons, margins=2 * GRID), parent=self, margins=0, spacing=0)
+        theme.apply_style_sheet(self)
+        self.refresh()
 
     def refresh(self) -> None:
         connections = self._hosts.connections
