@@ -45,7 +45,6 @@ class _Slot:
     text: str = ""
     connection: "Connection | None" = None
     cancelled: threading.Event = field(default_factory=threading.Event)
-    thread: threading.Thread | None = None
 
     @property
     def state(self) -> HostState:
@@ -76,6 +75,7 @@ class Connections:
         # Guards changes of the two below, which readers see whole.
         self._lock = threading.Lock()
         self._slots: Mapping[str, _Slot] = {}
+        self._threads: list[threading.Thread] = []
         self._closed = False
 
     def reload(self) -> None:
@@ -106,8 +106,9 @@ class Connections:
             slot = _Slot(name, hz)
             self._slots = {**self._slots, name: slot}
             # Under the lock: `close` joins every thread that it sees.
-            slot.thread = threading.Thread(target=self._run, args=(slot,), name=f"host {name}", daemon=True)
-            slot.thread.start()
+            thread = threading.Thread(target=self._run, args=(slot,), name=f"host {name}", daemon=True)
+            self._threads = [*(other for other in self._threads if other.is_alive()), thread]
+            thread.start()
         self._changed()
 
     def disconnect(self, name: str) -> None:
@@ -130,10 +131,7 @@ class Connections:
     def wait_host(self, name: str, is_cancelled: Callable[[], bool] = lambda: False) -> "Host":
         """Return a host for runs, connected if necessary, which may take hours in Slurm's queue.
 
-        `name` is the one in the book, or an address.
-
-        Raises:
-            UserError: It cannot be reached, or the wait was cancelled.
+        `name` is the one in the book, or an address. Raises `UserError` if it cannot be reached, or was cancelled.
         """
         self.connect(name, FULL_HZ)
         while (state := self.state(name)).stage != "connected":
@@ -152,9 +150,8 @@ class Connections:
         for slot in slots:
             slot.cancelled.set()
         deadline_s = time.monotonic() + _CLOSE_S
-        for slot in slots:
-            if slot.thread is not None:
-                slot.thread.join(max(0.0, deadline_s - time.monotonic()))
+        for thread in self._threads:
+            thread.join(max(0.0, deadline_s - time.monotonic()))
 
     def _set(self, slot: _Slot, stage: Stage, text: str = "") -> None:
         slot.stage, slot.text = stage, text

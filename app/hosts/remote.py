@@ -107,10 +107,8 @@ def reports_of(
     Once `stop_reason` returns a reason, the program is asked to end.
 
     Raises:
-        LinkLostError: The host was lost.
-        ProtocolError: A file came that cannot come; the text ends a sentence.
         TimeoutError: It was stopped, or did not confirm that in time, and the link was closed.
-        UserError: It refused the order, or a file cannot be written.
+        UserError: The host was lost, it refused the order, or a file cannot be written.
     """
     stop_s: float | None = None
     while True:
@@ -291,7 +289,8 @@ class Connection:
     def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
         """Return an idle program, or start one on a node with that many GPUs; raises `UserError`."""
         with self._lock:
-            while self._idle:
+            # Nobody listened to an idle one, but its telemetry tells of a lost link.
+            while self._idle and self.lost is None:
                 process = self._idle.pop()
                 with contextlib.suppress(LinkLostError):
                     process.next(0.0)
@@ -366,11 +365,8 @@ def connect(
 ) -> Connection:
     """Start a host's telemetry, first sending the program there if necessary; return after its hello.
 
-    `notify` gets a sentence on each wait, on any thread. `is_cancelled` is called several times a second.
-
-    Raises:
-        UsageError: The address is invalid.
-        UserError: It cannot be reached, or cannot serve; the text says what to do.
+    `notify` gets a sentence on each wait, on any thread. `is_cancelled` is called several times a second. Raises
+    `UserError` if it cannot be reached, or cannot serve, with what to do.
     """
     process = HostProcess(Start(address=entry.full_address), entry.name, notify)
     connection = Connection(entry, process, process.wait_hello(is_cancelled), hz)
