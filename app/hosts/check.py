@@ -65,7 +65,9 @@ def _check(entry: HostEntry, is_late: Callable[[], bool]) -> HostCheck:
     try:
         with closing(connect(entry, notify=note, is_cancelled=is_late)) as connection:
             telemetry, hello, came = connection.host.telemetry, connection.hello, threading.Event()
-            telemetry.subscribe(lambda news: came.set() if isinstance(news, Inventory) and not news.pending else None)
+            telemetry.subscribe(
+                lambda message: came.set() if isinstance(message, Inventory) and not message.pending else None
+            )
             while not (came.wait(_LOOK_S) or is_late() or connection.process.lost):
                 pass
             inventory, now = telemetry.wait_inventory(_END_S / 2), connection.now()

@@ -24,8 +24,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable, Mapping
-from contextlib import closing
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -41,10 +40,10 @@ from app.hosts import messages
 from app.hosts.detached import list_runs, read_run, remove_run, stop_run
 from app.log import configure_child
 from app.runs.environment import host_info
-from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
+from app.runs.experiment.idle_wait import IdleState
 from app.runs.host import ClockAnchor, Host, RunOrder
 from app.runs.jobs import run_job
-from app.runs.leases import CPU, Lease, Leases
+from app.runs.leases import CPU, Leases
 from app.runs.maker import RunMaker
 from app.runs.script import place_tree
 from app.runs.standby import StandbyLauncher
@@ -60,8 +59,6 @@ from workloads.protocol import ProtocolError, decode, encode
 
 _ORDERS: msgspec.json.Decoder[messages.Order] = msgspec.json.Decoder(messages.Order)
 _READ_BYTES = 2**16
-_QUIET_S = 1.0
-"""A shorter wait is not reported."""
 _PR_SET_CHILD_SUBREAPER = 36
 _KILLED_S = 10.0
 """A killed process that remains this long hangs in a driver: it ends when the driver releases it."""
@@ -330,36 +327,27 @@ class Server:
                     self._reports.say(piece)
             send(event)
 
-        def prepare(lease: Lease) -> Mapping[str, str]:
-            return {} if order.idle_wait_s is None else _wait_until_idle(idle_wait, lease, maker)
-
-        def run_anyway() -> None:
-            maker.run_anyway()
-            idle_wait.skip()
-
         host = Host(telemetry=self._feed, launcher=self._launcher, leases=self._leases, now=now)
-        idle_wait = IdleWait(host, IdleLimits.of_plan(order.idle_wait_s), self._idle_state)
-        maker = RunMaker(order, host, emit, prepare=prepare)
-        self.stop, self._run_anyway = maker.stop, run_anyway
-        self._begin(partial(self._run, maker, idle_wait, weights))
+        maker = RunMaker(order, host, emit, idle_state=self._idle_state)
+        self.stop, self._run_anyway = maker.stop, maker.run_anyway
+        self._begin(partial(self._run, maker, weights))
 
-    def _run(self, maker: RunMaker, idle_wait: IdleWait, weights: Path) -> None:
+    def _run(self, maker: RunMaker, weights: Path) -> None:
         weights.unlink(missing_ok=True)
         start, source = maker.order.start, maker.order.start.source
-        with closing(idle_wait):
-            if source is not None and source.command is not None:
-                source = place_tree(source, self._scratch / messages.TREE)
-                if source is None:
-                    self._reports.say(messages.TreeWanted())
-                    return
-            saved = None if start.weights_path is None else str(weights)
-            start = msgspec.structs.replace(start, source=source, weights_path=saved)
-            require(order_grants(start), typed)
-            maker.order = msgspec.structs.replace(maker.order, start=start)
-            self._wants_standby = maker.order.standby
-            self._feed.set_rate(maker.order.hz)
-            self._feed.start()
-            maker.run()
+        if source is not None and source.command is not None:
+            source = place_tree(source, self._scratch / messages.TREE)
+            if source is None:
+                self._reports.say(messages.TreeWanted())
+                return
+        saved = None if start.weights_path is None else str(weights)
+        start = msgspec.structs.replace(start, source=source, weights_path=saved)
+        require(order_grants(start), typed)
+        maker.order = msgspec.structs.replace(maker.order, start=start)
+        self._wants_standby = maker.order.standby
+        self._feed.set_rate(maker.order.hz)
+        self._feed.start()
+        maker.run()
 
     def _do_job(self, ordered: JobRequest, cancelled: threading.Event) -> None:
         require(order_grants(ordered), typed)
@@ -400,28 +388,6 @@ class Server:
             case "remove":
                 remove_run(order.uid)
         self._reports.say(list_runs())
-
-
-def _wait_until_idle(idle_wait: IdleWait, lease: Lease, maker: RunMaker) -> Mapping[str, str]:
-    """Wait before a run, and report what for; return its environment's facts about that."""
-    noted = ""
-
-    def note(reason: str) -> None:
-        nonlocal noted
-        noted = reason
-        maker.emit(Waiting(time.monotonic_ns(), reason))
-
-    def go_on(status: WaitStatus) -> bool:
-        limit = units.with_unit(status.limit_s, "s")
-        reason = f"Waiting for an idle machine: {status.reason} ({limit} at most)."
-        if reason != noted and status.waited_s > _QUIET_S:
-            note(reason)
-        return maker.may_begin
-
-    facts = idle_wait.wait(lease.devices, go_on)
-    if noted:
-        note("")
-    return facts
 
 
 def _reason(error: Exception) -> str:

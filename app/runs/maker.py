@@ -13,6 +13,7 @@ import psutil
 from app.environments.packages import fetch_packages
 from app.environments.steps import CancelledError
 from app.errors import UserError, bug_message
+from app.runs.experiment.idle_wait import IdleLimits, IdleState, IdleWait, WaitStatus
 from app.runs.host import Host, RunOrder, RunWishes
 from app.runs.leases import CPU, Lease
 from app.runs.supervisor import (
@@ -26,6 +27,7 @@ from app.runs.supervisor import (
 )
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.values import units
 from app.values.environment_keys import GPUS_USED_KEY, OTHERS_ON_GPU_KEY, OTHERS_UNKNOWN_KEY
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.values.fields import SlowSample
@@ -201,6 +203,8 @@ def run_devices(inventory: Inventory, gpu_uuids: Sequence[str]) -> tuple[Device,
     return tuple(device for device in inventory.devices if device.device in (HOST, *gpu_uuids))
 
 
+_QUIET_S = 1.0
+"""A shorter wait is not reported."""
 _STOPPED_WAITING = "Stopped by the user while it waited for a free device."
 
 
@@ -214,7 +218,7 @@ class RunMaker:
         emit: Gets every event, in order. Its `UserError`, such as a full disk, ends the run.
         needs_calibration: Whether to calibrate a host's devices if the order requests it.
         lease: Its devices, which the caller releases; None to lease them here.
-        prepare: Called when the devices are leased on this machine; returns more of the run's environment.
+        idle_state: What earlier waits for an idle machine found, if the order has one.
 
     Thread: `run` blocks its thread, once, and emits on it; `stop` and `run_anyway` any.
     """
@@ -224,14 +228,17 @@ class RunMaker:
     emit: Callable[[RunEvent], None]
     needs_calibration: Callable[[Host, Sequence[str]], bool] = field(default=lambda _host, _devices: True, kw_only=True)
     lease: Lease | None = field(default=None, kw_only=True)
-    prepare: Callable[[Lease], Mapping[str, str]] = field(default=lambda _: {}, kw_only=True)
+    idle_state: IdleState = field(default_factory=IdleState, kw_only=True)
     _inbox: Inbox = field(default_factory=Inbox, init=False)
     _wishes: RunWishes = field(default_factory=RunWishes, init=False)
     _has_begun: bool = field(default=False, init=False)
+    _idle_wait: IdleWait | None = field(default=None, init=False)
 
     def run_anyway(self) -> None:
-        """Start although others use the devices that it waits for; returns immediately."""
+        """Start although others use the devices that it waits for, or the machine is not idle; returns immediately."""
         self._wishes.begins_anyway = True
+        if (idle_wait := self._idle_wait) is not None:
+            idle_wait.skip()
 
     @property
     def may_begin(self) -> bool:
@@ -261,21 +268,24 @@ class RunMaker:
             time.sleep(seconds)
             return not self.may_begin
 
-        lease = self.lease or self.host.lease_for_run(
-            spec,
-            notify=self._notify,
-            wait_for_stop=wait_for_stop,
-            runs_anyway=lambda: self._wishes.begins_anyway,
-            devices=self.order.devices,
-        )
-        if lease is None:
-            self._end_at_once(inventory, Outcome(name="stopped", reason=self._wishes.stop_reason or _STOPPED_WAITING))
-            return
-        try:
-            self._make_on_leased(lease)
-        finally:
+        with contextlib.ExitStack() as stack:
+            if self.order.idle_wait_s is not None and self.host.remote_run is None:
+                limits = IdleLimits.of_plan(self.order.idle_wait_s)
+                self._idle_wait = stack.enter_context(contextlib.closing(IdleWait(self.host, limits, self.idle_state)))
+            lease = self.lease or self.host.lease_for_run(
+                spec,
+                notify=self._notify,
+                wait_for_stop=wait_for_stop,
+                runs_anyway=lambda: self._wishes.begins_anyway,
+                devices=self.order.devices,
+            )
+            if lease is None:
+                reason = self._wishes.stop_reason or _STOPPED_WAITING
+                self._end_at_once(inventory, Outcome(name="stopped", reason=reason))
+                return
             if self.lease is None:
-                lease.release()
+                stack.callback(lease.release)
+            self._make_on_leased(lease)
 
     def _fetch_packages(self) -> Outcome | None:
         """Have uv provide the variant's packages on this machine; return an outcome if that fails."""
@@ -314,7 +324,7 @@ class RunMaker:
             order = msgspec.structs.replace(order, start=start, devices=lease.devices)
             host.remote_run(order, self._wishes, self._pass)
             return
-        self._begin(host.inventory(), start.gpu_uuids, self.prepare(lease))
+        self._begin(host.inventory(), start.gpu_uuids, self._wait_until_idle(lease))
         try:
             outcome, peak_bytes = self._make_here(start)
         except Exception as error:
@@ -323,6 +333,24 @@ class RunMaker:
             self._end(Outcome(name="failed", reason=reason))
             raise
         self._end(outcome, peak_bytes)
+
+    def _wait_until_idle(self, lease: Lease) -> Mapping[str, str]:
+        """Wait before the run if the order asks for it; return its environment's facts about that."""
+        noted = ""
+
+        def go_on(status: WaitStatus) -> bool:
+            nonlocal noted
+            limit = units.with_unit(status.limit_s, "s")
+            reason = f"Waiting for an idle machine: {status.reason} ({limit} at most)."
+            if reason != noted and status.waited_s > _QUIET_S:
+                noted = reason
+                self._notify(reason)
+            return self.may_begin
+
+        facts = self._idle_wait.wait(lease.devices, go_on) if self._idle_wait is not None else {}
+        if noted:
+            self._notify("")
+        return facts
 
     def _make_here(self, start: Start) -> tuple[Outcome, int | None]:
         """Execute a started run with a worker of this machine; return its outcome and its allocator's peak."""
