@@ -199,6 +199,15 @@ RAY_FAILURES = {
 }
 
 PROGRAM_FAILURES = {
+    "^variantscope: folder": "The program cannot be stored on {label}: ~/.cache/variantscope there is not writable, or"
+    " another user's; set XDG_CACHE_HOME there.",
+    "^variantscope: full": "The program cannot be stored on {label}: free some space in ~/.cache there, 20 MiB are"
+    " needed.",
+    "^variantscope: damaged": "What was sent to {label} arrived damaged; try again.",
+    "^variantscope: python": "{label} needs Python 3.11 or newer, and the one there is older or missing: name one in"
+    " the host's address (?python=PATH).",
+    "^variantscope: uv": "{label} has no uv, and another processor or system than this machine; install it there: `curl"
+    " -LsSf https://astral.sh/uv/install.sh | sh`.",
     "No space left on device|[Dd]isk quota exceeded": "The disk of {label} is full: free some space in its home"
     " folder, for the program's files.",
     "Failed to fetch|Could not connect|error sending request|No solution found|dns error": "uv on {label} cannot get"

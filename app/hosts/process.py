@@ -121,11 +121,13 @@ class HostProcess:
                 if isinstance(report, HostHello):
                     self.hello, self._offset_ns = report, report.t_ns - time.monotonic_ns()
             elif line.startswith(MARK.encode()):
-                self.is_detached = self._is_closing = line.split()[1:] == [b"detached"]
-                try:
-                    self._start.answer(line.decode(errors="replace"), self.name, self._orders.put, self._notify)
-                except UserError as error:
-                    raise self._lose(str(error)) from None
+                match line.split():
+                    case [_, b"send", name]:
+                        title, data = self._start.requested(name.decode(errors="replace"))
+                        self._notify(f"Sending {title} to {self.name} ({units.byte_size(len(data))}) …")
+                        self._orders.put(data)
+                    case [_, b"detached"]:
+                        self.is_detached = self._is_closing = True
             else:  # such as a login shell's
                 self._output += line
                 if len(self._output) > _MOST_GARBAGE_BYTES:

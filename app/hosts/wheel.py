@@ -10,23 +10,20 @@ import io
 import platform
 import shlex
 import zipfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from app.environments.packages import find_uv
-from app.errors import UserError
 from app.hosts.book import Address
 from app.hosts.detached import ORDERS, RECORDING, STDERR
 from app.hosts.launchers import LAUNCHERS, by_ssh
 from app.hosts.messages import PATH_VARIABLE
 from app.paths import ROOT, checkout_root, program_version
-from app.values import units
 from workloads.catalog import DEFAULT_VARIABLE
 
 MARK = "@variantscope@"
-"""The prefix of the script's lines: `send NAME` requests a file, `fail WORD` ends it."""
+"""The prefix of the script's lines: `send NAME` requests a file, `detached` says that a run has started."""
 _LEFT_OUT = ("PySide6", "pyqtgraph")
 """Packages that only the window needs."""
 
@@ -35,7 +32,7 @@ umask 077
 cd
 {interpreter}
 c=${{XDG_CACHE_HOME:-$HOME/.cache}}/variantscope d=$c/{hash} w=$c/{hash}/{name}
-fail() {{ printf '\\n%s fail %s\\n' {mark} "$1"; exit 1; }}
+fail() {{ echo "variantscope: $1" >&2; exit 1; }}
 get() {{
   mkdir -p "$d" && [ -O "$d" ] || fail folder
   printf '\\n%s send %s\\n' {mark} "$1"
@@ -77,17 +74,6 @@ until [ -s "$f/{RECORDING}" ]; do
   sleep 0.1
 done"""
 _BY_SBATCH = f'sbatch --parsable %s --output="$f/{STDERR}" "$f/start" "$@" >&2 || {{ rm -r "$f"; exit 1; }}'
-
-_PROBLEMS = {
-    "folder": "The program cannot be stored on {name}: ~/.cache/variantscope there is not writable, or another user's;"
-    " set XDG_CACHE_HOME there.",
-    "full": "The program cannot be stored on {name}: free some space in ~/.cache there, {size} are needed.",
-    "damaged": "What was sent to {name} arrived damaged; try again.",
-    "python": "{name} needs Python 3.11 or newer, and {python} is older or missing: name one in the host's address "
-    "(?python=PATH).",
-    "uv": "{name} has no uv, and another processor or system than this machine; install it there: `curl -LsSf"
-    " https://astral.sh/uv/install.sh | sh`.",
-}
 
 
 def _requirements() -> tuple[str, list[str]]:
@@ -190,19 +176,11 @@ class Start:
             recording=RECORDING,
         )
 
-    def answer(self, line: str, name: str, write: Callable[[bytes], None], notify: Callable[[str], None]) -> None:
-        """Handle a request of the script; raises `UserError` with what to do if it cannot continue."""
-        _, action, word = (*line.split(), "", "")[:3]
-        if action == "send":
-            title = {"uv": "uv", "orders": "the run"}.get(word, "the program")
-            data = self.orders if word == "orders" else Path(find_uv()).read_bytes() if word == "uv" else build_wheel()
-            notify(f"Sending {title} to {name} ({units.byte_size(len(data))}) …")
-            write(data)
-        elif action == "fail":
-            size = units.byte_size(20 * 2**20)
-            python = self.address.python or "python3"
-            problem = _PROBLEMS.get(word, "{name} cannot start the program.")
-            raise UserError(problem.format(name=name, size=size, python=python))
+    def requested(self, name: str) -> tuple[str, bytes]:
+        """Return the title and the content of a file that the script requests."""
+        if name == "orders":
+            return "the run", self.orders
+        return ("uv", Path(find_uv()).read_bytes()) if name == "uv" else ("the program", build_wheel())
 
 
 def _quoted_path(path: str) -> str:

@@ -40,9 +40,9 @@ def start(address: str) -> tuple[list[str], str]:
     asked: list[str] = []
 
     class Noted(Start):
-        def answer(self, line: str, *rest: object) -> None:
-            asked.append(line.split(maxsplit=1)[1].strip())
-            super().answer(line, *rest)  # type: ignore[arg-type]
+        def requested(self, name: str) -> tuple[str, bytes]:
+            asked.append(name)
+            return super().requested(name)
 
     process = HostProcess(Noted(address=parse_address(address)), "lab")
     with pytest.raises(UserError) as error:
@@ -82,7 +82,8 @@ def test_it_is_sent_once_and_anew_where_it_was_changed(home: Path) -> None:
     (home / "bin" / "mv").unlink()  # unpacking is played, too
     (home / "bin" / "mv").write_text(f'#!/bin/sh\nexec {shutil.which("mv", path="/usr/bin:/bin")} "$@"\n')
     (home / "bin" / "mv").chmod(0o700)
-    assert start(failing)[0] == ["send wheel", "fail full"]
+    asked, why = start(failing)
+    assert (asked, "free some space in ~/.cache there" in why) == (["wheel"], True)
     (sent,) = (home / "cache" / "variantscope").glob("*/*.whl")
     assert hashlib.sha256(sent.read_bytes()).hexdigest() == sent.parent.name
     assert sent.stat().st_mode & 0o077 == 0
@@ -91,7 +92,7 @@ def test_it_is_sent_once_and_anew_where_it_was_changed(home: Path) -> None:
     assert asked == []
     assert why.endswith("exit status 7: its words: -m app run --events.")
     sent.write_bytes(sent.read_bytes()[:-1])
-    assert start(failing)[0] == ["send wheel"]
+    assert start(failing)[0] == ["wheel"]
 
 
 def test_uv_runs_it_and_is_sent_where_it_is_missing(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,21 +100,21 @@ def test_uv_runs_it_and_is_sent_where_it_is_missing(home: Path, monkeypatch: pyt
     played.write_text('#!/bin/sh\necho "$@" >&2\nexit 3\n')
     monkeypatch.setattr(wheel, "find_uv", lambda: str(played))
     asked, why = start("sh:")
-    assert asked == ["send wheel", "send uv"]
+    assert asked == ["wheel", "uv"]
     assert f"exit status 3: tool run --quiet --from {home}/cache/variantscope/" in why
     assert start("sh:")[0] == [], "both are there"
 
 
 def test_what_a_host_lacks_is_one_sentence(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("platform.machine", lambda: "s390x")
-    assert start("sh:")[1].startswith("lab has no uv, and another processor or system than this machine")
+    assert start("sh:")[1].startswith("sh: has no uv, and another processor or system than this machine")
     (home / "old").write_text("#!/bin/sh\nexit 1\n")
     (home / "old").chmod(0o700)
-    assert "lab needs Python 3.11 or newer, and " in start(f"sh:?python={home}/old")[1]
+    assert "sh: needs Python 3.11 or newer, and " in start(f"sh:?python={home}/old")[1]
     (home / "cache").mkdir(exist_ok=True)
     shutil.rmtree(home / "cache")
     (home / "cache").write_text("no folder")
-    assert start("sh:")[1].startswith("The program cannot be stored on lab")
+    assert start("sh:")[1].startswith("The program cannot be stored on sh:")
 
 
 def test_the_interpreter_of_runs_is_told_there() -> None:
