@@ -24,24 +24,11 @@ def test_a_run_says_its_phase_how_much_is_done_and_its_name() -> None:
 
 def test_a_queue_says_which_experiment_runs_and_how_far_it_is() -> None:
     queue = QueueModel()
+    left = TimeLeft(80, 100, 120)
     first = ExperimentProgress(
-        entry=1,
-        name="first",
-        state="running",
-        done=2,
-        planned=6,
-        left=TimeLeft(80, 100, 120),
-        timing_runs=1,
-        specs=(SPEC,),
+        entry=1, name="first", state="running", done=2, planned=6, left=left, timing_runs=1, specs=(SPEC,)
     )
-    queue.update(
-        (
-            first,
-            ExperimentProgress(
-                entry=2, name="second", state="waiting", done=0, planned=2, left=TimeLeft(32, 40, 48), timing_runs=1
-            ),
-        )
-    )
+    queue.update((first, replace(first, entry=2, name="second", state="waiting", done=0, left=TimeLeft(32, 40, 48))))
     queue.begin()
     queue.handle(first, now_s=0.0)
     assert queue_title(queue.state(10.0)) == "33\xa0% · 1 to 2 min left, 1 to 3 min for all · first – VariantScope"

@@ -51,19 +51,11 @@ def chart(*points: Point, words: str = "line") -> PointChart:
     return PointChart(key="k", title=words, caption=words, plots=(shown,))
 
 
-def point(x: float, y: float | None, **more: float | str) -> Point:
-    words = str(more.pop("words", "words"))
-    low, high = more.get("low"), more.get("high")
-    return Point(
-        runs=(7,),
-        label=words,
-        tooltip=words,
-        x=x,
-        y=y,
-        low=float(low) if low is not None else None,
-        high=float(high) if high is not None else None,
-        outcome="out of memory" if y is None else "",
-    )
+def point(
+    x: float, y: float | None, low: float | None = None, high: float | None = None, words: str = "words"
+) -> Point:
+    outcome = "out of memory" if y is None else ""
+    return Point(runs=(7,), label=words, tooltip=words, x=x, y=y, low=low, high=high, outcome=outcome)
 
 
 def test_every_picture_is_one_well_formed_document(pictures: tuple[Chart, ...]) -> None:

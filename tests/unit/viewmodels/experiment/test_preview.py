@@ -1,5 +1,6 @@
 """What an experiment would run: refused combinations, its start and its time, and prepared questions."""
 
+from dataclasses import replace
 from datetime import datetime
 
 import pytest
@@ -103,29 +104,27 @@ def test_so_wide_a_spread_that_nothing_of_note_can_be_shown_is_said_plainly(sd: 
     ]
 
 
+TWELVE = ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=0)
+
+
 @pytest.mark.parametrize(
     ("ahead", "says"),
     [
         (
-            ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=0),
+            TWELVE,
             "This takes 1 to 2 min (estimated from runs on other machines, as none is stored here).",
         ),
+        (replace(TWELVE, timing_runs=7), "This takes 1 to 2 min (estimated from 7 stored runs)."),
         (
-            ExperimentProgress(planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7),
-            "This takes 1 to 2 min (estimated from 7 stored runs).",
-        ),
-        (
-            ExperimentProgress(planned=12, done=4, left=TimeLeft(48, 60, 72), timing_runs=1),
+            replace(TWELVE, done=4, left=TimeLeft(48, 60, 72), timing_runs=1),
             "4 of 12 already stored; the other 8 will take 45 to 75 s (estimated from 1 stored run).",
         ),
         (
-            ExperimentProgress(
-                planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7, from_other_workloads=True
-            ),
+            replace(TWELVE, timing_runs=7, from_other_workloads=True),
             "This takes 1 to 2 min (estimated from 7 stored runs of other workloads).",
         ),
         (
-            ExperimentProgress(planned=12, done=12, left=TimeLeft(), timing_runs=9),
+            replace(TWELVE, done=12, left=TimeLeft(), timing_runs=9),
             "All 12 are already stored: nothing is left to run.",
         ),
     ],
@@ -155,9 +154,7 @@ def test_runs_of_an_experiment_that_goes_on_count_and_others_are_said_to_be_left
 
 
 def test_an_early_end_and_a_limit_are_said_and_what_does_not_count() -> None:
-    ahead = ExperimentProgress(
-        planned=12, done=0, left=TimeLeft(72, 90, 108), timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU")
-    )
+    ahead = replace(TWELVE, timing_runs=7, excluded=3, excluded_due_to=("driver", "GPU"))
     assert describe_estimate(ahead, at_most=True, budget_s=60.0) == [
         "This takes at most 1 to 2 min (estimated from 7 stored runs).",
         "It stops within 1:00 and can be resumed.",

@@ -244,25 +244,9 @@ def test_a_long_name_is_told_by_its_first_words() -> None:
 
 
 def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None:
-    board = QueueModel()
-    board.update(
-        [
-            ExperimentProgress(
-                entry=1,
-                name="layouts",
-                state="waiting",
-                done=2,
-                planned=6,
-                left=TimeLeft(80, 100, 120),
-                timing_runs=1,
-                host="gpu1",
-                interpreters=("/opt/tf", "tf216"),
-            )
-        ]
-    )
-    (row,) = board.state(0.0).rows
+    (row,) = board(replace(FIRST, host="gpu1", interpreters=("/opt/tf", "tf216"))).state(0.0).rows
     cells = row.cells
     assert len(cells) == len(QUEUE_COLUMNS) == len(WIDEST_CELLS)
-    assert [cell.text for cell in cells] == ["layouts", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1 to 2 min"]
+    assert [cell.text for cell in cells] == ["first", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1 to 2 min"]
     assert (QUEUE_COLUMNS[NAME_COLUMN].title, QUEUE_COLUMNS[BAR_COLUMN].title) == ("Experiment", "Progress")
     assert cells[BAR_COLUMN].tooltip == cells[STATE_COLUMN].tooltip

@@ -328,15 +328,6 @@ def test_another_window_takes_over_what_fits() -> None:
     assert not later.state().is_experiment
 
 
-def test_each_workload_keeps_its_own_values() -> None:
-    form = form_on(ONE_GPU, "cnn10")
-    form.edit("layout", "NCHW", "NHWC")
-    form.choose("lstm")
-    assert form.state().combinations == 1
-    form.choose("cnn10")
-    assert form.state().combinations == 2
-
-
 def file_workload(sha256: str, *names: str) -> catalog.Workload:
     """A workload of a user's file whose own parameters are whole numbers."""
     dummy = catalog.workload("dummy")
@@ -366,17 +357,3 @@ def test_parameters_of_a_users_own_workload_are_in_sight_and_keep_the_values_tha
     form.offer_custom_workloads(file, [file_workload("b" * 64, "depth")])
     assert form.state().combinations == 1
     assert "width" not in form.selection.command()
-
-
-def test_a_file_that_is_read_or_no_good_keeps_only_its_own_workloads_from_starting() -> None:
-    form = form_on(NO_GPU)
-    file = Path("/mine/mine.py")
-    form.offer_custom_workloads(file, [file_workload("a" * 64, "width")])
-    form.choose("mine.py:mine")
-    form.type("width", "8, 16")
-    form.files.set_message(Path("/mine/other.py"), "other.py:1: SyntaxError", invalid=True)
-    assert form.state().problem == ""
-    form.files.set_message(file, "Reading mine.py …", invalid=False)
-    assert form.state().problem == "mine.py must be read first."
-    form.files.set_message(file, "mine.py:3: NameError", invalid=True)
-    assert form.state().problem == "Fix mine.py first."
