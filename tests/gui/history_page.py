@@ -99,13 +99,6 @@ class HistoryPage(Screen[HistoryView]):
     def search(self, text: str) -> None:
         self.view.overview.bar.search.setText(text)
 
-    def button(self, label: str) -> QPushButton:
-        return next(
-            b
-            for b in self.view.findChildren(QPushButton)
-            if b.text().replace("&", "").startswith(label) and not b.isHidden()
-        )
-
     def button_labels(self) -> list[str]:
         return [b.text() for b in self.view.findChildren(QPushButton) if not b.isHidden()]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from PySide6.QtCore import QCoreApplication, QEvent
-from PySide6.QtWidgets import QLabel, QWidget
+from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import DatabaseLockedError
@@ -38,6 +38,9 @@ class Screen(Generic[View]):
     def visible_text(self) -> str:
         return visible_text(self.view)
 
+    def button(self, label: str) -> QPushButton:
+        return button(self.view, label)
+
     def wait_for_text(self, text: str) -> None:
         """Wait until a label shows the text: it is read on another thread."""
         self.qtbot.waitUntil(lambda: text in self.visible_text())
@@ -46,6 +49,12 @@ class Screen(Generic[View]):
 def locked(path: Path) -> Store:
     """What `Store.open` does while another program writes."""
     raise DatabaseLockedError(f"{path} is locked by another program.")
+
+
+def button(parent: QWidget, label: str) -> QPushButton:
+    """Return the button whose text begins so, keys apart; but none that is hidden."""
+    buttons = (each for each in parent.findChildren(QPushButton) if not each.isHidden())
+    return next(each for each in buttons if each.text().replace("&", "").startswith(label))
 
 
 def visible_text(shown: QWidget) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 
-import pytest
 from PySide6.QtCore import QAbstractAnimation, Qt
 from PySide6.QtGui import QAccessible, QAccessibleInterface
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QProgressBar, QTableView, QTreeView, QWidget
@@ -81,7 +80,6 @@ def moving(window: QWidget) -> list[str]:
     return [*trees, *bars, *animations]
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
 def test_every_screen_of_a_new_database_has_a_name_for_all_that_takes_the_keyboard(workbench: Workbench) -> None:
     window = workbench.window
     found = {}

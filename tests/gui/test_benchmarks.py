@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-import pytest
 from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
@@ -103,7 +102,6 @@ def test_a_frame_paints_each_plot_once_and_no_titles(qtbot: QtBot, theme: Theme)
     assert titles.count == 0
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
 def test_a_tour_uses_every_screen_and_times_each_step(
     qtbot: QtBot, theme: Theme, reference_database: Path, database_path: Path
 ) -> None:

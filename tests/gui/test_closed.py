@@ -53,7 +53,6 @@ def open_and_close_all(workbench: Workbench) -> None:
         settle(workbench)
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
 def test_what_was_closed_is_told_nothing_more(
     qtbot: QtBot, theme: Theme, tmp_path: Path, reference_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import pytest
 from numpy.typing import NDArray
 from PySide6.QtCore import QPoint, QRect, Qt
 from PySide6.QtGui import QGuiApplication, QImage
@@ -161,7 +160,6 @@ def test_the_row_that_space_would_check_has_a_frame_checked_or_not(
     assert frames() == [False, True, False]
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
 def test_s_offers_what_a_click_on_a_title_does(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
     with Store.open(database_path) as store:
         for number in (1, 2, 3):

@@ -43,7 +43,6 @@ def _cells(table: QAbstractItemView) -> Iterator[str]:
             yield from (*cell.chips, cell.text, cell.tooltip)
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
 def test_every_screen_is_right_for_everybody(
     qtbot: QtBot, theme: Theme, tmp_path: Path, reference_database: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -126,12 +126,12 @@ def test_closing_during_a_run_asks_and_stops_it_first(qtbot: QtBot, workbench: W
     qtbot.waitUntil(lambda: "Measuring" in displayed_text(workbench.run_view.live))
     workbench.window.close()
     assert workbench.window.isVisible()
-    press(workbench, "&Keep running")
+    press(workbench, "Keep running")
     assert workbench.run.running
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is None)
     workbench.window.close()
     with qtbot.waitSignal(workbench.run.ended):
-        press(workbench, "&Stop and close")
+        press(workbench, "Stop and close")
     qtbot.waitUntil(lambda: not workbench.window.isVisible())
     wait_for_outcomes(qtbot, workbench, ["stopped"])
 
@@ -175,7 +175,7 @@ def test_a_file_that_is_no_database_is_said_in_a_dialog(qtbot: QtBot, theme: The
     (box,) = workbench.window.findChildren(QMessageBox)
     assert box.text() == f"{path} is not an SQLite database; choose another file."
     assert not [each for each in workbench.run_view.findChildren(QLabel) if "notes.db" in each.text()], "said once"
-    press(workbench, "Choose &another file …")
+    press(workbench, "Choose another file …")
     qtbot.waitUntil(lambda: workbench.window.findChild(QFileDialog) is not None)
     (file_dialog,) = workbench.window.findChildren(QFileDialog)
     file_dialog.reject()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QPushButton, QWidget
+from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -18,6 +18,7 @@ from app.gui.window_state import WindowState, write_states
 from app.storage.store import Store
 from app.viewmodels.history.table import DEVICES_COLUMN
 from tests.gui.history_page import HistoryPage
+from tests.gui.screens import button
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 
@@ -143,7 +144,7 @@ def test_the_page_the_form_and_the_range_are_as_they_were_left(
         workbench.start()
         assert shown == [expected]
         form, bar = workbench.run_view.form, workbench.run_view.live.time_bar
-        every = next(each for each in form.findChildren(QPushButton) if each.text() == "All")
+        every = button(form, "All")
         found = form.state.workload if form.state else "", every.isChecked()
         assert (*found, bar.range_buttons["30 s"].isChecked()) == (
             ("lstm", True, True) if expected else ("cnn10", False, False)

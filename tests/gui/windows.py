@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox, QPushButton
+from PySide6.QtWidgets import QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -19,6 +19,7 @@ from app.storage.database import save_setting
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.storage.store import Store
 from app.viewmodels.format.cells import OUTCOMES
+from tests.gui.screens import button
 from tests.gui.texts import displayed_text
 
 LIMIT_MS = 240_000
@@ -82,7 +83,7 @@ def click_run(form: FormView) -> None:
 
 def press(workbench: Workbench, label: str) -> None:
     (box,) = workbench.window.findChildren(QMessageBox)
-    next(button for button in box.findChildren(QPushButton) if button.text() == label).click()
+    button(box, label).click()
 
 
 def wait_for_status(qtbot: QtBot, workbench: Workbench, title: str) -> None:

@@ -28,7 +28,6 @@ from tests.fakes.scaling import ONE, TALKING
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen, set_curve
 
-OFF_SCREEN = pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 """Menus and tooltips need what Qt's offscreen platform lacks."""
 
 
@@ -85,7 +84,6 @@ def save_as(monkeypatch: pytest.MonkeyPatch, path: Path) -> None:
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (str(path), "PNG (*.png)"))
 
 
-@OFF_SCREEN
 def test_pointing_tells_the_figures_and_a_click_asks_which_run(batch: ChartWidget, recorded: RecordedActions) -> None:
     spot = batch.hit_areas[-1]
     QTest.mouseMove(batch, middle(spot))
@@ -110,7 +108,6 @@ def test_a_click_opens_the_one_run_behind_a_mark(qtbot: QtBot, theme: Theme, rec
     assert recorded.calls == [("open_run", 2)]
 
 
-@OFF_SCREEN
 def test_the_keyboard_goes_from_mark_to_mark(batch: ChartWidget, recorded: RecordedActions) -> None:
     batch.setFocus()
     assert batch.grab().toImage().pixelColor(300, 1).name() == LIGHT.accent
@@ -233,7 +230,6 @@ def pair(qtbot: QtBot, theme: Theme) -> ScalingChart:
     return made
 
 
-@OFF_SCREEN
 def test_the_picture_of_a_pair_is_saved_from_its_menu(
     pair: ScalingChart, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, Qt
 from PySide6.QtGui import QGuiApplication, QImage, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QHeaderView, QLabel, QMenu, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QHeaderView, QLabel, QMenu, QProgressBar, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.gui.compare import charts
@@ -40,7 +40,7 @@ from app.viewmodels.experiment.preview import QUIET_WAIT_S
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen
 from tests.gui.texts import displayed_text
-from tests.unit.viewmodels.stored import keep, run_row, stopped_after_one_reading, stored_run
+from tests.unit.viewmodels.stored import keep, keep_all, run_row, stopped_after_one_reading, stored_run
 
 
 class ComparePage(Screen[CompareView]):
@@ -81,6 +81,13 @@ class ComparePage(Screen[CompareView]):
         table = self.view.table
         place = table.visualRect(table.model().index(row, self.titles().index(title))).topLeft() + QPoint(offset, 14)
         QTest.mouseClick(table.viewport(), Qt.MouseButton.LeftButton, pos=place)
+
+    def planned(self) -> Plan:
+        """What was asked to be run, and nothing else was asked."""
+        ((name, plan),) = self.recorded.calls
+        assert name == "run_plan"
+        assert isinstance(plan, Plan)
+        return plan
 
     def panel(self, title: str) -> TimePanel:
         return next(panel for panel in self.panels.visible_plots if panel.title == title)
@@ -200,28 +207,22 @@ def test_charts_are_drawn_ahead_of_their_tabs_in_the_background(
 
 
 def test_one_click_measures_variants_interleaved_that_were_not(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        for n, units in enumerate((32, 32, 32, 32, 16, 16), 10):
-            keep(store, stored_run(run_row(n, units=units, throughput=1000.0 + n)))
+    units = (32, 32, 32, 32, 16, 16)
+    keep_all(database, (stored_run(run_row(10 + n, units=of, throughput=1010.0 + n)) for n, of in enumerate(units)))
     screen.compare(*range(10, 16))
-    measure = next(
-        each for each in screen.view.header.findChildren(QPushButton) if each.text() == "Measure them interleaved"
-    )
     assert "All or most runs of units 16 were made before or after those of the baseline" in screen.visible_text()
-    QTest.mouseClick(measure, Qt.MouseButton.LeftButton)
-    ((name, plan),) = screen.recorded.calls
-    assert isinstance(plan, Plan)
-    assert (name, plan.name, plan.repeats, plan.again) == ("run_plan", "Interleaved: Units 32, Units 16", 4, True)
+    QTest.mouseClick(screen.button("Measure them interleaved"), Qt.MouseButton.LeftButton)
+    plan = screen.planned()
+    assert (plan.name, plan.repeats, plan.again) == ("Interleaved: Units 32, Units 16", 4, True)
     assert [spec.variant["units"] for spec in plan.variants] == [32, 16], "the baseline first"
 
 
 def test_a_lamp_says_whether_the_machine_was_quiet_and_a_click_measures_again(
     screen: ComparePage, database: Path
 ) -> None:
-    with Store.open(database) as store:
-        for n, (units, processors) in enumerate(((32, "2"), (32, "2"), (16, "2"), (16, "4")), 10):
-            row = run_row(n, units=units, gpus=0, throughput=1000.0 + n)
-            keep(store, stored_run(row, environment={"cpu_count": processors}))
+    for n, (units, processors) in enumerate(((32, "2"), (32, "2"), (16, "2"), (16, "4")), 10):
+        row = run_row(n, units=units, gpus=0, throughput=1000.0 + n)
+        keep_all(database, [stored_run(row, environment={"cpu_count": processors})])
     result = screen.view.header.result
     screen.compare(10, 12)
     assert "Quiet machine" in displayed_text(result)
@@ -229,9 +230,8 @@ def test_a_lamp_says_whether_the_machine_was_quiet_and_a_click_measures_again(
     screen.compare(*range(10, 14))
     assert "Busy machine in 1 of 4 runs" in displayed_text(result)
     result.quiet_button.click()
-    ((name, plan),) = screen.recorded.calls
-    assert isinstance(plan, Plan)
-    assert (name, plan.repeats, plan.again, plan.max_idle_wait_s) == ("run_plan", 2, True, QUIET_WAIT_S)
+    plan = screen.planned()
+    assert (plan.repeats, plan.again, plan.max_idle_wait_s) == (2, True, QUIET_WAIT_S)
 
 
 def test_b_or_a_click_makes_a_baseline_and_the_verdict_follows(screen: ComparePage) -> None:
@@ -271,7 +271,7 @@ def test_while_the_same_runs_are_compared_in_another_way_no_old_answer_is_seen_o
     screen.press(Qt.Key.Key_B, row=1)
     assert "Comparing with run 2 …" in screen.visible_text()
     assert "% faster" not in screen.visible_text()
-    save = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
+    save = screen.button("Save report")
     assert not save.isEnabled()
     screen.qtbot.waitUntil(save.isEnabled)
     assert displayed_text(screen.view) != text
@@ -316,13 +316,13 @@ def test_while_runs_are_read_nothing_else_is_seen_and_it_can_be_cancelled(screen
     for done, title in ((5, "Reading"), (6, "Comparing")):
         screen.view.show_reading(done, 6)
         assert (f"{title} 6 runs" in screen.visible_text(), bar.isVisible()) == (True, done < 6)
-    next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Cancel").click()
+    screen.button("Cancel").click()
     assert "Nothing to compare yet" in screen.visible_text(), "there was nothing before"
     screen.compare(1, 2)
     screen.controller.show_runs([4, 5])
     assert "% faster" not in screen.visible_text(), "the verdict on other runs"
     with screen.qtbot.assertNotEmitted(screen.view.painted, wait=100):
-        next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Cancel").click()
+        screen.button("Cancel").click()
     assert screen.column("Run") == ["1", "2"], "what was there before"
     assert screen.view.tabs.isVisible()
 
@@ -353,8 +353,7 @@ def test_the_fastest_is_the_current_row_until_another_is_chosen(screen: CompareP
 
     screen.compare(1, 2)
     assert current() == (2,)
-    with Store.open(database) as store:
-        faster = [keep(store, stored_run(run_row(n, throughput=1000.0 + n, units=n))) for n in (300, 400)]
+    faster = keep_all(database, (stored_run(run_row(n, throughput=1000.0 + n, units=n)) for n in (300, 400)))
     screen.compare(1, 2, faster[0])
     assert current() == (faster[0],), "an answer about another stands above it"
     screen.view.table.select_row(len(screen.rows()) - 1)
@@ -388,13 +387,11 @@ def test_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     assert plot.isVisible()
     assert "Units 128 +6.4\xa0%" in plot.accessibleName()
     screen.view.header.result.more_button.click()
-    ((name, plan),) = screen.recorded.calls
-    assert isinstance(plan, Plan)
-    assert (name, plan.repeats, len(plan.variants)) == ("run_plan", 2, 2)
+    plan = screen.planned()
+    assert (plan.repeats, len(plan.variants)) == (2, 2)
     screen.view.tabs.open_tab("Curves")
     assert not plot.isVisible()
-    with Store.open(database) as store:
-        many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(8)]
+    many = keep_all(database, (stored_run(run_row(40 + n, units=500 + n)) for n in range(8)))
     screen.compare(*many, 1)
     screen.view.tabs.open_tab("Answer")
     assert plot.isVisible()
@@ -403,18 +400,19 @@ def test_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
 
 def test_what_would_tell_the_fastest_apart_repeats_those_alone(screen: ComparePage, database: Path) -> None:
     rates = {900: (100.0, 100.1, 99.9), 901: (200.0, 201.0, 199.0), 902: (200.5, 201.5, 199.5)}
-    with Store.open(database) as store:
-        runs = [
-            keep(store, stored_run(run_row(500 + 3 * units + n, units=units, throughput=rate)))
+    runs = keep_all(
+        database,
+        (
+            stored_run(run_row(500 + 3 * units + n, units=units, throughput=rate))
             for units, of_units in rates.items()
             for n, rate in enumerate(of_units)
-        ]
+        ),
+    )
     screen.compare(*runs)
     more = screen.view.header.result.more_button
     assert more.text().endswith(" more of th&ese 2")
     more.click()
-    ((_, plan),) = screen.recorded.calls
-    assert isinstance(plan, Plan)
+    plan = screen.planned()
     assert [spec.variant["units"] for spec in plan.variants] == [902, 901]
     assert f"Run {plan.repeats:,} more" in more.text()
 
@@ -423,8 +421,7 @@ def test_what_would_tell_the_fastest_apart_repeats_those_alone(screen: ComparePa
 def test_more_repeats_are_a_click_up_to_a_hundred_runs_that_can_be_made_here(
     screen: ComparePage, database: Path, variants: int, is_offered: bool
 ) -> None:
-    with Store.open(database) as store:
-        many = [keep(store, stored_run(run_row(100 + n, units=600 + n))) for n in range(variants)]
+    many = keep_all(database, (stored_run(run_row(100 + n, units=600 + n)) for n in range(variants)))
     screen.compare(*many)
     more = screen.view.header.result.more_button
     assert (more.isVisible(), "(100 runs)" in more.text()) == (is_offered, is_offered)
@@ -441,9 +438,8 @@ def test_what_another_machine_measured_can_be_measured_here(screen: ComparePage,
     screen.compare(*runs)
     assert not header.result.more_button.isVisible(), "these would be no repeats of those"
     header.here_button.click()
-    ((name, plan),) = screen.recorded.calls
-    assert isinstance(plan, Plan)
-    assert (name, plan.repeats, len(plan.variants)) == ("run_plan", 3, 2)
+    plan = screen.planned()
+    assert (plan.repeats, len(plan.variants)) == (3, 2)
     screen.recorded.is_unable = True
     screen.compare(*runs)
     assert not header.here_button.isVisible()
@@ -453,12 +449,14 @@ def test_a_click_leads_from_a_noisy_baseline_that_was_chosen_to_a_steady_one(
     screen: ComparePage, database: Path
 ) -> None:
     rates = {800: (1000.0, 1300.0, 1100.0), 801: (2000.0, 2010.0, 2005.0), 802: (1500.0, 1501.0, 1500.5)}
-    with Store.open(database) as store:
-        runs = [
-            keep(store, stored_run(run_row(400 + 3 * units + n, units=units, throughput=rate)))
+    runs = keep_all(
+        database,
+        (
+            stored_run(run_row(400 + 3 * units + n, units=units, throughput=rate))
             for units, of_units in rates.items()
             for n, rate in enumerate(of_units)
-        ]
+        ),
+    )
     screen.compare(*runs)
     header = screen.view.header
     assert screen.rows()[0].cells[2].text == "Units 801"
@@ -502,8 +500,7 @@ def test_heads_order_the_rows_of_the_compared_runs_alone(screen: ComparePage) ->
 
 
 def test_of_more_runs_than_are_drawn_the_curves_say_how_many(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        many = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(MAX_DRAWN + 2)]
+    many = keep_all(database, (stored_run(run_row(40 + n, units=500 + n)) for n in range(MAX_DRAWN + 2)))
     screen.compare(*many, curves=True)
     assert screen.view.tabs.curves.extent.text() == "Curves show 20 of 22 runs; table and verdict use all."
     screen.compare(*many[:2], curves=True)
@@ -521,10 +518,8 @@ def test_variants_unfold_into_their_runs(screen: ComparePage) -> None:
 
 
 def test_a_wide_window_has_room_for_long_names(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        mine = run_row(60, implementation="a_rather_long_name_of_an_implementation_of_my_own", units=128)
-        run = keep(store, stored_run(mine))
-    screen.compare(1, run)
+    mine = run_row(60, implementation="a_rather_long_name_of_an_implementation_of_my_own", units=128)
+    screen.compare(1, *keep_all(database, [stored_run(mine)]))
     screen.view.tabs.open_tab("Table")
     variant = screen.titles().index("Variant")
     narrow = screen.view.table.columnWidth(variant)
@@ -593,11 +588,10 @@ def test_small_multiples_have_a_row_of_panels_a_run(screen: ComparePage) -> None
         screen.press(Qt.Key.Key_Space, row=0)
     assert {plot.shown_keys() for plot in screen.panels.visible_plots} == {("2",)}, "a hidden run has no row"
     with screen.qtbot.waitSignal(screen.view.painted):
-        next(each for each in screen.view.findChildren(QPushButton) if each.text() == "Laid over").click()
+        screen.button("Laid over").click()
     assert screen.drawn() == {"2"}, "it stays hidden in panels for all"
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, database: Path) -> None:
     screen.compare(1, 2)
     table = screen.view.table
@@ -639,12 +633,9 @@ def test_a_run_that_was_going_on_is_read_again_and_others_are_not(screen: Compar
         screen.controller.refresh()
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_charts_stand_in_the_place_of_the_table_and_lead_to_their_runs(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        for n, (units, xla) in enumerate(((64, True), (128, True)), 10):
-            keep(store, stored_run(run_row(n, throughput=units * 3000.0, units=units, xla=xla)))
-    screen.compare(1, 2, 10, 11)
+    xla = (stored_run(run_row(n, throughput=n * 3000.0, units=n, xla=True)) for n in (64, 128))
+    screen.compare(1, 2, *keep_all(database, xla))
     assert screen.view.tabs.titles == ["Answer", "Table", "Pivot", "Why", "Charts", "Curves"]
     screen.view.tabs.open_tab("Charts")
     assert not screen.view.table.isVisible()
@@ -740,7 +731,6 @@ def test_run_and_variant_stay_while_the_other_columns_scroll(screen: ComparePage
     assert not frozen.isVisible()
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     screen.compare(1, 2, curves=True)
     screen.press(Qt.Key.Key_Return, row=1)
@@ -758,12 +748,13 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
     menu.close()
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support", extend=True)
 def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
         store.library.save_experiment([2, 1], name="units & more", preset=None, plan='{"variants": []}')
     assert "Ctrl+Shift+C" in screen.visible_text()
-    next(b for b in screen.view.findChildren(QPushButton) if b.text() == "Another &experiment …").click()
+    screen.controller.refresh()
+    screen.qtbot.waitUntil(screen.view.offers.experiments_button.isVisible)
+    screen.view.offers.experiments_button.click()
 
     def offered() -> list[QMenu]:
         return [menu for menu in screen.view.findChildren(QMenu) if menu.isVisible()]
@@ -779,17 +770,14 @@ def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: P
 
 
 def test_runs_without_any_curve_are_a_table_and_a_verdict(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        failed = [run_row(40 + n, outcome="failed", throughput=None) for n in range(2)]
-        bare = [keep(store, replace(stored_run(row, measured=False), samples=())) for row in failed]
-    screen.compare(*bare, curves=True)
+    failed = [stored_run(run_row(40 + n, outcome="failed", throughput=None), measured=False) for n in range(2)]
+    screen.compare(*keep_all(database, (replace(run, samples=()) for run in failed)), curves=True)
     assert screen.column("Outcome") == ["failed"]
     assert screen.panels.visible_plots == []
 
 
 def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        bare = keep(store, stopped_after_one_reading(40))
+    (bare,) = keep_all(database, [stopped_after_one_reading(40)])
     screen.compare(bare, curves=True)
     assert screen.drawn() == {str(bare)}
     meant = drawing_in_sight(screen.view, screen.panel("CPU load"), Theme())
@@ -798,16 +786,13 @@ def test_a_single_reading_is_seen_and_saved_as_a_picture(screen: ComparePage, da
 
 
 def test_a_baseline_that_drifted_from_its_older_runs_is_doubted(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        numbers = [keep(store, stored_run(run_row(20 + n, throughput=500.0 + n))) for n in range(3)]
-        other = keep(store, stored_run(run_row(30, throughput=600.0, units=128)))
-    screen.compare(*numbers, other)
+    rows = (*(run_row(20 + n, throughput=500.0 + n) for n in range(3)), run_row(30, throughput=600.0, units=128))
+    screen.compare(*keep_all(database, map(stored_run, rows)))
     assert "drifted" in screen.visible_text()
 
 
 def test_where_legends_have_no_room_the_values_stand_beside_the_pointer(screen: ComparePage, database: Path) -> None:
-    with Store.open(database) as store:
-        numbers = [keep(store, stored_run(run_row(40 + n, units=500 + n))) for n in range(20)]
+    numbers = keep_all(database, (stored_run(run_row(40 + n, units=500 + n)) for n in range(20)))
     screen.compare(*numbers, curves=True)
     load = screen.panel("CPU load")
     load.plot.hovered.emit(4.0, -1e9)

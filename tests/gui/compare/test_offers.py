@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -160,7 +159,7 @@ def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
     with Store.open(database_path) as store:
         for number, units in ((1, 32), (2, 64)):
             keep(store, stored_run(run_row(number, units=units)))
-    retry = next(each for each in page.view.findChildren(QPushButton) if each.text() == "&Try again")
+    retry = page.button("Try again")
 
     def ask_all() -> None:
         page.controller.refresh()

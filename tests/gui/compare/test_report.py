@@ -7,7 +7,7 @@ import pytest
 from PySide6.QtCore import Qt, QUrl
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QMessageBox, QPushButton
+from PySide6.QtWidgets import QFileDialog, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.threads import Background
@@ -32,8 +32,7 @@ def screen(qtbot: QtBot, database_path: Path, background: Background) -> Iterato
 
 def save(screen: ComparePage, monkeypatch: pytest.MonkeyPatch, name: str, chosen: str = "") -> None:
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, **_options: (name, chosen))
-    button = next(each for each in screen.view.findChildren(QPushButton) if "report" in each.text())
-    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+    QTest.mouseClick(screen.button("Save report"), Qt.MouseButton.LeftButton)
 
 
 def test_the_report_says_what_the_screen_says(
@@ -43,7 +42,7 @@ def test_the_report_says_what_the_screen_says(
     screen.wait_for_text("Written to")
     opened: list[QUrl] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
-    next(each for each in screen.view.findChildren(QPushButton) if each.text() == "&Open it").click()
+    screen.button("Open it").click()
     assert opened == [QUrl.fromLocalFile(str(tmp_path / "found.html"))]
     text = (tmp_path / "found.html").read_text(encoding="utf-8").replace("\xa0", " ")
     answer = displayed_text(screen.view).splitlines()[0]

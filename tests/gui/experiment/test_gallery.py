@@ -36,7 +36,7 @@ from app.viewmodels.run.selection import OLDER, RECENT
 from tests.fakes.experiments import aged, environment_here, result
 from tests.fakes.reference import copy_reference
 from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen
+from tests.gui.screens import Screen, button
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep
 from workloads.protocol import RunSpec, Value
@@ -253,8 +253,7 @@ def test_the_command_goes_to_the_clipboard(screen_on: Open) -> None:
 def test_reset_is_one_change_that_is_undone(screen_on: Open) -> None:
     screen = screen_on()
     screen.choose("layout", "NCHW", "NHWC")
-    resets = next(each for each in screen.view.form.findChildren(QPushButton) if each.text() == "R&eset")
-    QTest.mouseClick(resets, Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(screen.view.form, "Reset"), Qt.MouseButton.LeftButton)
     assert label(screen.view.form) == "Run"
     ((_, name, reversal),) = screen.recorded.calls
     assert name == "reset the form"
@@ -265,7 +264,7 @@ def test_reset_is_one_change_that_is_undone(screen_on: Open) -> None:
     again()
     screen.questions.show_undone()
     assert label(screen.view.form) == "Run"
-    QTest.mouseClick(resets, Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(screen.view.form, "Reset"), Qt.MouseButton.LeftButton)
     assert len(screen.recorded.calls) == 1, "nothing was changed"
 
 

@@ -201,9 +201,6 @@ def test_columns_are_chosen_and_remembered(screen: HistoryPage, history_on: Call
     assert (again.view.table.isColumnHidden(duration), again.view.table.isColumnHidden(started)) == (False, True)
 
 
-@pytest.mark.qt_log_ignore(
-    "propagateSizeHints", "does not support raise", "does not support grabbing the keyboard", extend=True
-)
 def test_the_menu_of_columns_stays_open_while_several_are_chosen(screen: HistoryPage) -> None:
     duration, started = (submenu_entry(screen, "Columns", title) for title in ("Duration", "Started"))
     menu = next(m for m in screen.view.findChildren(QMenu) if duration in m.actions())
@@ -225,9 +222,6 @@ def submenu_entry(screen: HistoryPage, menu: str, words: str) -> QAction:
     return next(action for action in found.actions() if action.text().replace("&", "") == words)
 
 
-@pytest.mark.qt_log_ignore(
-    "propagateSizeHints", "does not support raise", "does not support grabbing the keyboard", extend=True
-)
 def test_the_menu_offers_what_can_be_done_with_the_chosen_runs(screen: HistoryPage) -> None:
     screen.choose(1, 2)
     screen.view.table.customContextMenuRequested.emit(screen.view.table.rect().center())

@@ -229,7 +229,6 @@ def test_what_a_search_hides_stays_checked_and_a_folded_group_says_that_some_are
         assert state == Qt.CheckState.PartiallyChecked, "of the group's line"
 
 
-@pytest.mark.qt_log_ignore("does not support", extend=True)
 def test_a_key_is_about_the_checked_runs_and_the_menu_of_another_line_about_that(screen: HistoryPage) -> None:
     table, menu = screen.view.table, screen.view.overview.run_menu
     copied: list[list[int]] = []
@@ -262,7 +261,6 @@ def test_a_key_is_about_the_checked_runs_and_the_menu_of_another_line_about_that
     popup.close()
 
 
-@pytest.mark.qt_log_ignore("propagateSizeHints", "does not support raise", extend=True)
 def test_curves_of_runs_in_view_are_drawn_behind_their_figures_and_enlarged_where_the_mouse_rests(
     screen: HistoryPage,
 ) -> None:

@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QFileDialog, QPushButton
+from PySide6.QtWidgets import QFileDialog
 
 from app.gui.history import history_controller
 from app.gui.history.page import LogView
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED
 from tests.gui.history_page import HistoryPage
+from tests.gui.screens import button
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -41,7 +42,7 @@ def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPag
     screen.qtbot.waitUntil(lambda: "Layers" in displayed_text(diff))
     screen.button("Swap").click()
     screen.qtbot.waitUntil(lambda: "Runs 2 and 1" in displayed_text(diff))
-    next(each for each in diff.findChildren(QPushButton) if each.text() == "Open in &Compare").click()
+    button(diff, "Open in Compare").click()
     assert screen.recorded.calls == [("compare", [2, 1])]
     screen.escape()
     assert not diff.isVisible()

@@ -20,6 +20,7 @@ from app.hosts.book import HostEntry, add_host, read_hosts
 from app.storage.store import Store
 from benchmarks.hosts import frame_times
 from tests.fakes.hosts import HERE
+from tests.gui.screens import button
 from tests.gui.texts import displayed_text
 from tests.gui.windows import choose, click_run
 
@@ -69,8 +70,7 @@ def test_a_host_is_added_and_removed_and_a_small_screen_shows_close(qtbot: QtBot
     (page,) = dialog.findChildren(PageScroller)
     qtbot.waitUntil(lambda: page.verticalScrollBar().maximum() > 0)
     assert dialog.height() == 200
-    (close,) = (push for push in dialog.findChildren(QPushButton) if push.text() == "&Close")
-    assert not close.visibleRegion().isEmpty()
+    assert not button(dialog, "Close").visibleRegion().isEmpty()
 
 
 def test_detached_runs_are_fetched_and_stopped(

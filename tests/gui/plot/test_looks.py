@@ -16,8 +16,6 @@ from app.viewmodels.plot.model import Look, Points
 from tests.gui.plot.test_plots import count, panel
 from tests.gui.screens import set_curve
 
-OFF_SCREEN = pytest.mark.qt_log_ignore("does not support", extend=True)
-
 
 @pytest.fixture
 def made(qtbot: QtBot, theme: Theme) -> TimePanel:
@@ -40,7 +38,6 @@ def choose(plot: TimePanel, submenu: str, text: str) -> None:
     QApplication.sendPostedEvents(menu, 0)
 
 
-@OFF_SCREEN
 def test_a_logarithmic_axis_has_decades_and_says_so(made: TimePanel) -> None:
     choose(made, "Value axis", "Logarithmic")
     made.refresh()
@@ -55,7 +52,6 @@ def test_a_logarithmic_axis_has_decades_and_says_so(made: TimePanel) -> None:
     assert made.columns_drawn("a") == 0, "zero has no place on it"
 
 
-@OFF_SCREEN
 def test_the_axis_fits_the_values_in_view_or_begins_at_zero(made: TimePanel) -> None:
     made.hide_curves(["a"])
     choose(made, "Value axis", "Fit")
@@ -94,7 +90,6 @@ def test_wheel_and_drag_on_the_value_axis_change_it_alone(made: TimePanel) -> No
     assert made.look == Look()
 
 
-@OFF_SCREEN
 def test_a_smoothed_curve_stands_before_the_raw_one_and_names_its_window(made: TimePanel, theme: Theme) -> None:
     made.hide_curves(["b"])
     set_curve(made, "a", np.arange(601.0) / 10, np.tile([0.0, 20.0], 301)[:601], colour=0, label="Run a")

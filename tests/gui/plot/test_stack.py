@@ -17,7 +17,6 @@ from app.gui.plot.time_bar import TimeBar
 from app.gui.theme import Theme
 from app.viewmodels.plot.model import RUN_RANGES, Band, Curve, Look, Panel, Plots, Points
 
-OFF_SCREEN = pytest.mark.qt_log_ignore("does not support", extend=True)
 TIMES = np.arange(61.0)
 
 
@@ -88,7 +87,6 @@ def test_a_double_click_shows_a_plot_alone_and_escape_all_again(made: Shown) -> 
     assert closed
 
 
-@OFF_SCREEN
 def test_everything_is_there_for_the_keyboard(made: Shown) -> None:
     stack = made.stack
     QTest.keyClick(stack, Qt.Key.Key_Down)

@@ -27,6 +27,6 @@ def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
         keep(there, stored_run(run_row(1)))
     workbench.opener.open_file(tmp_path / "night.vscope")
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None)
-    press(workbench, "&Add them")
+    press(workbench, "Add them")
     (history,) = workbench.window.findChildren(HistoryView)
     qtbot.waitUntil(lambda: list(history.overview.listing.runs) == [1])

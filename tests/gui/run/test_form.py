@@ -28,7 +28,7 @@ from app.gui.widgets.basic import BreakingLabel, text_label
 from app.storage.store import Store
 from app.viewmodels.run.fields import EXPERIMENT, Option
 from app.viewmodels.run.form import VariantForm
-from tests.gui.screens import locked, visible_text
+from tests.gui.screens import button, locked, visible_text
 from tests.gui.windows import choose
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads.catalog import Machine
@@ -88,8 +88,7 @@ def test_a_search_brings_a_parameter_into_sight_and_a_changed_one_stays(view: Fo
 
 
 def test_every_parameter_is_in_sight_on_demand(view: FormView, form: VariantForm) -> None:
-    every = next(each for each in view.findChildren(QPushButton) if each.text() == "All")
-    QTest.mouseClick(every, Qt.MouseButton.LeftButton)
+    QTest.mouseClick(button(view, "All"), Qt.MouseButton.LeftButton)
     assert all(control(view, field.name).isVisible() for field in form.state().fields)
 
 

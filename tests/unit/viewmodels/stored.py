@@ -1,6 +1,8 @@
 """Stored runs made up for tests of the screens that show them."""
 
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 
@@ -165,6 +167,11 @@ def keep(store: Store, run: StoredRun) -> int:
         end_ns = run.anchor_t_ns + row.ended_utc_ns - row.started_utc_ns
         store.finish(number, outcome=row.outcome, summary=row.summary, t_ns=end_ns, utc_ns=row.ended_utc_ns)
     return number
+
+
+def keep_all(path: Path, runs: Iterable[StoredRun]) -> list[int]:
+    with Store.open(path) as store:
+        return [keep(store, run) for run in runs]
 
 
 def _events_of_blocks(blocks: BlockColumns) -> list[Block]:
