@@ -25,12 +25,6 @@ def load_reference(folder: Path, name: str = "cnn") -> list[StoredRun]:
 
 
 def runs_with(runs: list[StoredRun], workload: str, **settings: Value) -> list[StoredRun]:
-    """Return the runs of a workload on one GPU in TF32 without XLA that have these settings.
-
-    Args:
-        runs: All runs.
-        workload: Its name.
-        settings: Further settings.
-    """
+    """Return the runs of a workload on one GPU in TF32 without XLA that have these settings."""
     wanted = {"gpus": 1, "precision": "tf32", "xla": False, **settings}.items()
     return [run for run in runs if run.row.spec.workload == workload and wanted <= run.row.spec.variant.items()]

@@ -28,18 +28,8 @@ def run_of(
 ) -> StoredRun:
     """Return a run whose steps take as long as these parts on the slowest GPU; the others wait in communication.
 
-    Args:
-        run: Its number.
-        gpus: Number of GPUs.
-        batch: Global batch size.
-        compute_ms: Computing per step, for each GPU.
-        communication_ms: Communication per step.
-        idle_ms: Idle time per step.
-        kernels: Kernels per step and GPU.
-        luck: Factor on the measured step, not on the traced one.
-        nvlink_bytes: Bytes that each GPU sends per step.
-        traced: Whether it has evidence.
-        all_reduce: Its parameter `all_reduce`.
+    All is per step: `compute_ms` of each GPU, `kernels` and `nvlink_bytes` of one; `batch` is that of all. `luck` is a
+    factor on the measured step, not on the traced one.
     """
     slowest = max(compute_ms)
     step_ms = (slowest + communication_ms + idle_ms) * luck

@@ -147,14 +147,7 @@ def wait_listed(feed: TelemetryFeed, uuid: str) -> None:
 def services(
     folder: Path, feed: TelemetryFeed, *, command: tuple[str, ...] | None = None, limits: WorkerTimeouts | None = None
 ) -> RunServices:
-    """Return services with database and leases in a folder.
-
-    Args:
-        folder: The folder.
-        feed: Telemetry.
-        command: Command of the worker, if another.
-        limits: Time limits of the supervisor, if others.
-    """
+    """Return services with database and leases in a folder; `command` starts another worker."""
     launcher = Launcher() if command is None else Launcher(command)
     return RunServices(
         database=folder / "profiles.db",

@@ -182,10 +182,7 @@ def _translated() -> Iterator[None]:
 def on_vfs(disk: Disk, database: Path, committed: Callable[[Connection], None] = lambda _: None) -> Iterator[None]:
     """Open a database on this disk, and what it attaches; all others stay with the module `sqlite3`.
 
-    Args:
-        disk: Sees every write.
-        database: Path of the database.
-        committed: Called after each transaction.
+    `committed` is called after each transaction.
     """
     name = f"test-{id(disk)}"
     system = _System(name, disk)

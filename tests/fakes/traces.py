@@ -34,15 +34,8 @@ def traced_run(
 ) -> StoredRun:
     """Return a measured run of `cnn10` with a trace.
 
-    Args:
-        run: Its number.
-        step_ms: Its measured step.
-        kernels: Time of each kernel per step and GPU, in milliseconds, by name.
-        overlap_ms: How much of that ran at the same time as another kernel.
-        gpus: Number of GPUs; 0 is the CPU.
-        batch: Global batch size.
-        waits: Shares of the traced gaps in which a GPU waits for the host, and between kernels; None without launches.
-        variant: Other parameters.
+    `kernels` are the milliseconds of each per step and GPU, of which `overlap_ms` were at the same time as another;
+    `waits` the shares of the traced gaps in which a GPU waits for the host, and between kernels, None without launches.
     """
     devices = max(gpus, 1)
     busy_ns = round((sum(kernels.values()) - overlap_ms) * STEPS * _MS)

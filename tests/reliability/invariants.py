@@ -32,9 +32,7 @@ BROKEN = ("damaged databases", *_SQL, "runs without an outcome", "leases held by
 def broken_in(folder: Path, *, ended: bool) -> Counter[str]:
     """Count what is broken in a folder with a database, lock files and logs; no process uses it any more.
 
-    Args:
-        folder: The folder.
-        ended: Whether the program ended by itself: then every run has an outcome.
+    Where the program ended by itself, every run has an outcome.
     """
     found: Counter[str] = Counter()
     if (folder / "profiles.db").exists():

@@ -218,9 +218,7 @@ _VIOLATIONS = ("experiments that did not resume", "runs lost", "runs doubled", "
 def measure(kills: int = KILLS, on: str = "") -> Sequence[Result]:
     """Count what was lost, doubled, damaged or left behind, and experiments that did not resume.
 
-    Args:
-        kills: How often something is killed.
-        on: The host to make the runs on; "" is this machine, by commands and windows.
+    `on` is the host to make the runs on; "" is this machine, by commands and windows.
     """
     tally = Tally()
     numbers = np.random.default_rng()
@@ -261,12 +259,7 @@ def kill_and_resume(
 ) -> None:
     """Kill one process after another and resume until the experiment has ended; add the result to `tally`.
 
-    Args:
-        experiment: The experiment.
-        numbers: Random numbers.
-        length_s: Time that an uninterrupted experiment takes.
-        max_kills: The most kills.
-        tally: Gets the counts.
+    `length_s` is the time that an uninterrupted experiment takes.
     """
     last, fruitless = tally.kills.total() + max_kills, 0
     while fruitless < _TRIES and not experiment.is_over:
@@ -281,12 +274,7 @@ def _run_and_kill(
 ) -> bool:
     """Start the program and kill what there is of it until it is gone; return whether anything was killed.
 
-    Args:
-        experiment: The experiment.
-        numbers: Random numbers.
-        length_s: Time that an uninterrupted experiment takes.
-        last: The number of kills after which there are no more.
-        tally: Gets the counts.
+    After the kill of number `last` there are no more.
     """
     program = experiment.start()
     began_s, killed = time.monotonic(), False

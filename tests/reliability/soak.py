@@ -87,9 +87,7 @@ class Watched:
 def measure(runs: int = RUNS, hours: float = 0.0) -> Sequence[Result]:
     """Make so many runs in a window and in a command, beside `watch`, and return what each holds and how it grew.
 
-    Args:
-        runs: Runs of the window, and of the command.
-        hours: How long to take for them; 0 for as short as they can be, an hour and more on a time scale.
+    With 0 `hours` they are as short as they can be; an hour and more is a time scale.
     """
     seconds = max(0.0, 3600 * hours / runs - _OVERHEAD_S)
     period_s = max(_LEAST_PERIOD_S, runs * (seconds + _OVERHEAD_S) / _SAMPLES)
