@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.fakes import cifar10 as fakes
+from tests.present import present
 from workloads import cifar10
 from workloads.catalog import Machine, complete
 from workloads.cifar10 import (
@@ -138,11 +139,9 @@ def variant(**given: Value) -> Variant:
 
 
 def test_the_stand_in_is_as_large_and_the_same_every_time_and_its_first_images_are_those_of_few() -> None:
-    data = stored_data(variant(data="stand_in", images=1_500))
-    assert data is not None
+    data = present(stored_data(variant(data="stand_in", images=1_500)))
     assert (data.train.images.shape, data.test.images.shape) == ((1_500, 3, 32, 32), (300, 3, 32, 32))
-    fewer = stored_data(variant(data="stand_in", images=40, seed=2))
-    assert fewer is not None
+    fewer = present(stored_data(variant(data="stand_in", images=40, seed=2)))
     np.testing.assert_array_equal(fewer.train.images, data.train.images[:40])
     assert data.train.images.dtype == np.dtype(np.uint8)
     assert data.train.classes.dtype == np.dtype(np.int64)
@@ -158,8 +157,7 @@ def test_the_stand_in_is_as_large_and_the_same_every_time_and_its_first_images_a
 def test_a_variant_may_take_a_part_of_the_copy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fakes.write_archive(tmp_path, CONTENT)
     monkeypatch.setattr(cifar10.load, "__defaults__", (fakes.checksums(tmp_path, CONTENT),))
-    data = stored_data(variant(data="cifar10", data_folder=str(tmp_path), images=30))
-    assert data is not None
+    data = present(stored_data(variant(data="cifar10", data_folder=str(tmp_path), images=30)))
     np.testing.assert_array_equal(data.train.images, DATA.train.images[:30])
     np.testing.assert_array_equal(data.test.classes, DATA.test.classes[:6])
 

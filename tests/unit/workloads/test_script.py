@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from tests.present import present
 from workloads.protocol import Command, Variant
 from workloads.schema import UsageError
 from workloads.script import runner
@@ -62,8 +63,7 @@ def test_a_placeholder_is_a_switch_where_it_is_nothing_else() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "examples"),
-    [("", 0), ("32", 32), ("{x}*4", 32), ("({x} + 1) * 2", 18), ("{x}/4", 2), ("1", 1)],
+    ("text", "examples"), [("", 0), ("32", 32), ("{x}*4", 32), ("({x} + 1) * 2", 18), ("{x}/4", 2), ("1", 1)]
 )
 def test_the_examples_of_a_step(text: str, examples: int) -> None:
     assert examples_per_step(Command(words=("a",), examples=text), {"{x}": 8}) == examples
@@ -142,11 +142,9 @@ def worker(tmp_path: Path) -> Iterator[Worker]:
 @pytest.fixture
 def meter(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """The meter of a process that has no framework; its link's thread must not end the test's process."""
-    spec = importlib.util.spec_from_file_location("variantscope_meter", PROBE / "meter.py")
-    assert spec is not None
-    assert spec.loader is not None
+    spec = present(importlib.util.spec_from_file_location("variantscope_meter", PROBE / "meter.py"))
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    present(spec.loader).exec_module(module)
     monkeypatch.setattr(module._Link, "_watch", lambda _link: None)
     settings = {"socket": worker.address, "seconds": 1e9, "warmup": 2, "trace": "", "loop": "", "examples": 0}
     meter = module.Meter({**settings, "user_folder": "/nowhere", "tree": "/nowhere"})

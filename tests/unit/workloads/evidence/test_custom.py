@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.evidence_runs import collect_evidence, spec_of
+from tests.present import present
 from workloads.aspects import Observation
 from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload
@@ -84,10 +85,9 @@ def test_a_misplaced_bias_alone_is_a_mismatch_where_channels_first_was_requested
         Op(type="BiasAdd", name=f"model/{name}_1/BiasAdd", layout=layout)
         for name, layout in (("good", "NCHW"), ("bad", "NHWC"), ("head", "NHWC"))
     )
-    aspect = custom_layout(
-        Observation(spec=RunSpec(workload="own.py:net", variant=variant), layers=layers, graph=biases)
+    aspect = present(
+        custom_layout(Observation(spec=RunSpec(workload="own.py:net", variant=variant), layers=layers, graph=biases))
     )
-    assert aspect is not None
     assert (aspect.actual, aspect.matches) == ("channels_first and channels_last", False)
     assert (aspect.reason or "").startswith("Keras puts the bias of bad along the width:")
 
@@ -95,8 +95,7 @@ def test_a_misplaced_bias_alone_is_a_mismatch_where_channels_first_was_requested
 def test_a_type_is_weighed_by_its_time_and_not_by_its_number_of_products(replica: Replicas) -> None:
     evidence = evidence_of("types", replica, steps=True, precision="bfloat16")
     assert evidence.state == "mismatch"
-    assert evidence.reason is not None
-    assert "in float32, not in bfloat16." in evidence.reason
+    assert "in float32, not in bfloat16." in present(evidence.reason)
     assert evidence_of("types", replica, precision="bfloat16", large="as requested").state == "verified"
 
 
@@ -154,8 +153,7 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
         graph=() if compiled else ops,
         trace=XlaTrace(programs=ops if compiled else ()),
     )
-    aspect = custom_layout(seen)
-    assert aspect is not None
+    aspect = present(custom_layout(seen))
     assert (aspect.actual, aspect.matches) == ("channels_first and channels_last", False)
     assert aspect.reason == f"1 of 2 operations on images ran in NHWC (second): {cause}."
 
@@ -170,22 +168,12 @@ def test_operations_of_another_layout_than_their_layers_are_named(compiled: bool
             None,
             "Operations are in branches (tf.cond) of inner: nothing shows how often a step computes them.",
         ),
-        (
-            "loop",
-            "execution",
-            None,
-            "Operations are in loops of inner: nothing shows how often a step computes them.",
-        ),
+        ("loop", "execution", None, "Operations are in loops of inner: nothing shows how often a step computes them."),
         ("one answer", "examples", None, "Different outputs for 16 different examples: 1."),
         ("one answer in training", "examples", None, "Different outputs for 16 different examples: 1."),
         ("one example", "examples", None, "Different examples in a batch of 16: 1."),
         ("no gradient", "training", "no weight trained", "The loss does not depend on any weight."),
-        (
-            "a head alone",
-            "training",
-            None,
-            "The loss does not depend on 2 of the 6 weights: alone/kernel, alone/bias.",
-        ),
+        ("a head alone", "training", None, "The loss does not depend on 2 of the 6 weights: alone/kernel, alone/bias."),
         ("no rate", "training", "no weight trained", "The steps did not change any weight."),
         ("bfloat16 weights", "training", "no weight trained", "The steps did not change any weight."),
         ("constant loss", "training", None, "The loss was 0 in the first step and in the last."),
@@ -251,9 +239,7 @@ def step_aspect(name: str, *more: Op, layers: tuple[Layer, ...] = (), **findings
      ((2, 1, 1), None), ((4, 4, 1), None), ("The check of outputs could not be used: no.", None)],
 )  # fmt: skip
 def test_examples_and_outputs_are_told_where_at_most_an_eighth_differ(distinct: Any, verified: bool | None) -> None:
-    aspect = step_aspect("examples", distinct=distinct)
-    assert aspect is not None
-    assert aspect.matches is verified
+    assert present(step_aspect("examples", distinct=distinct)).matches is verified
 
 
 def test_of_a_single_example_nothing_can_differ() -> None:
@@ -272,9 +258,7 @@ def test_of_a_single_example_nothing_can_differ() -> None:
     ],
 )
 def test_training_is_what_changes_every_weight_and_the_loss(findings: Any, matches: bool | None) -> None:
-    aspect = step_aspect("training", **findings)
-    assert aspect is not None
-    assert aspect.matches is matches
+    assert present(step_aspect("training", **findings)).matches is matches
 
 
 def test_a_loop_of_a_recurrent_layer_is_none_of_the_models_own() -> None:

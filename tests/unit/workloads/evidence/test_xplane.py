@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.present import present
 from workloads.evidence import guarded_trace
 from workloads.protocol import (
     MOST_MESSAGE_BYTES,
@@ -175,8 +176,7 @@ def test_one_step_of_several_is_from_their_middle_with_all_streams() -> None:
     add_line(plane, "Stream #14(MemcpyH2D)", [("MemcpyH2D", 150, 190), ("MemcpyH2D", 1150, 1190)], base_ns=500)
     add_line(plane, "Stream #13(Compute)", [*compute, ("MemcpyD2H", 2900, 2910)], base_ns=500)
     trace = read_profile(profile, 3, to_monotonic=lambda utc_ns: utc_ns + 7)
-    timeline = step_timeline(trace.step, trace.kernels)
-    assert timeline is not None
+    timeline = present(step_timeline(trace.step, trace.kernels))
     assert (timeline.start_ns, timeline.duration_ns, timeline.left_out) == (1_001_507, 1000, 0)
     assert timeline.streams == (
         Stream(device="GPU:0", name="Stream #13(Compute)"),
@@ -199,8 +199,7 @@ def test_a_long_step_is_cut_to_what_a_message_takes() -> None:
     count = MOST_STEP_KERNELS + 5
     add_line(plane, "Stream #13(Compute)", [(f"gemm{n % 40}", 3_000 * n, 3_000 * n + 2_345) for n in range(count)])
     trace = read_profile(profile)
-    timeline = step_timeline(trace.step, trace.kernels)
-    assert timeline is not None
+    timeline = present(step_timeline(trace.step, trace.kernels))
     assert (len(timeline.kernels), timeline.left_out) == (MOST_STEP_KERNELS, 5)
     assert timeline.duration_ns == 3_000 * (count - 1) + 2_345
     evidence = Evidence(requested={}, actual={}, match=None, kernels=trace.kernels, timeline=timeline)
@@ -277,8 +276,7 @@ def test_a_real_trace_of_the_cpu_adds_up(jit: bool) -> None:
     assert 0 < sum(kernel.time_ns for kernel in trace.kernels) <= trace.span_ns * 64, "no machine here has more threads"
     assert [op.type for op in trace.programs] == (["MatMul"] * 2 if jit else [])
     assert all(op.compiled and op.dtype == "float32" for op in trace.programs)
-    timeline = step_timeline(trace.step, trace.kernels)
-    assert timeline is not None
+    timeline = present(step_timeline(trace.step, trace.kernels))
     assert begin_ns < timeline.start_ns < time.monotonic_ns(), "on the clock of the worker's messages"
     ran = [trace.kernels[one.rank] for one in timeline.kernels]
     assert sum(kernel.kind == "gemm" for kernel in ran) >= (1 if jit else 2), "one step, on threads"

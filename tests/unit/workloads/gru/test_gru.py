@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from tests.evidence_runs import collect_evidence, spec_of
 from tests.lstm_answers import CPU, Answers, answers, random_model, variant_of
 from tests.numerics import BOTH, GOAL, Array, layer_outputs, reference, worst_error
+from tests.present import present
 from workloads import weights
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent import RecurrentConfig
@@ -25,9 +26,7 @@ SIZES: dict[str, Value] = {"gpus": 0, "batch_size": 3, "timesteps": 4, "units": 
 
 
 def variant(workload: str = "gru", /, **given: Value) -> Variant:
-    found = variant_of(CPU, workload, **{**SIZES, **given})
-    assert found is not None
-    return found
+    return present(variant_of(CPU, workload, **{**SIZES, **given}))
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import pytest
 
 from tests.evidence_runs import spec_of
+from tests.present import present
 from tests.unit.workloads.test_frameworks import task_of
 from workloads.jax import evidence, models, steps
 from workloads.jax.backend import JaxBackend
@@ -31,9 +32,7 @@ def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
     if traced:
         collector.trace()
     collector.inspect()
-    report = collector.evidence()
-    assert report is not None
-    return report
+    return present(collector.evidence())
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 
 from tests.lstm_answers import A_GPU, CPU, Answers, batch_of, random_model, variant_of
 from tests.numerics import GOAL, Row, cases, error_of, reference, rows, worst_error
+from tests.present import present
 from workloads.protocol import Value
 from workloads.recurrent_layers import RECURRENT_LAYERS, LstmConfig
 from workloads.seeding import recurrent_weights
@@ -59,8 +60,7 @@ def losses(name: str, **given: Value) -> tuple[list[float], Any]:
     """Three training losses of one batch and its outputs in inference."""
     import tensorflow as tf
 
-    variant = variant_of(CPU, **SIZES, implementation=name, **given)
-    assert variant is not None
+    variant = present(variant_of(CPU, **SIZES, implementation=name, **given))
     lstm, (inputs, targets) = random_model(variant), batch_of(variant)
     loss = tf.function(lstm.loss, autograph=False)
     return [float(loss(inputs, targets)) for _ in range(3)], lstm.outputs(inputs).numpy()
@@ -85,8 +85,7 @@ def test_cudnn_is_asked_to_drop_in_training_alone_by_the_seed_and_by_another_on_
 
     from workloads.tensorflow.recurrent import model
 
-    given = variant_of(A_GPU, **{**SIZES, "gpus": 1}, implementation="cudnn_stack", dropout=0.25, seed=7)
-    assert given is not None
+    given = present(variant_of(A_GPU, **{**SIZES, "gpus": 1}, implementation="cudnn_stack", dropout=0.25, seed=7))
     with pair.strategy.scope():
         lstm = model.recurrent_model("lstm", given)
     inputs, targets = batch_of(given)
@@ -122,8 +121,7 @@ CASES: dict[str, Mapping[str, Value]] = {title: given for title, given in cases(
 @functools.cache
 def expected(workload: str, case: str) -> Answers:
     """What an implementation in numpy answers, and that dropping is no small part of it."""
-    given = Row(workload, "standard", xla=False).variant(CASES[case], gpu=False)
-    assert given is not None
+    given = present(Row(workload, "standard", xla=False).variant(CASES[case], gpu=False))
     found = reference(workload, given)
     undropped = reference(workload, {**given, "dropout": 0.0, "recurrent_dropout": 0.0})
     assert worst_error(undropped, found) > 1000 * GOAL

@@ -9,6 +9,7 @@ import pytest
 
 from tests.fakes.tensorflow import precision_of
 from tests.lstm_answers import CPU, Answers, answers, random_model, variant_of
+from tests.present import present
 from workloads.catalog import complete
 from workloads.protocol import Value, Variant
 from workloads.recurrent import weight_shapes
@@ -98,8 +99,7 @@ RUNS = [(name, case) for case in CASES for name in CASES[case].names if CASES[ca
 @functools.cache
 def standard(case: str) -> Answers:
     """The standard implementation's answers, in float32 and without XLA whatever the case says."""
-    variant = CASES[case].variant(xla=False, precision="float32", unroll=1, input_steps=0)
-    assert variant is not None
+    variant = present(CASES[case].variant(xla=False, precision="float32", unroll=1, input_steps=0))
     found = answers(variant, traced=False)
     assert all(np.abs(gradient).max() > 5e-3 for gradient in found.gradients), "so that a comparison says something"
     return found
@@ -107,8 +107,7 @@ def standard(case: str) -> Answers:
 
 @pytest.mark.parametrize(("name", "case"), RUNS)
 def test_outputs_loss_and_gradients_are_the_standard_ones(name: str, case: str) -> None:
-    variant = CASES[case].variant(implementation=name)
-    assert variant is not None
+    variant = present(CASES[case].variant(implementation=name))
     reference = standard(case)
     with precision_of(variant["precision"]):
         answers(variant, traced=CASES[case].traced).agree(reference, CASES[case].tolerance)
@@ -132,8 +131,7 @@ def test_a_block_cell_clips_no_state() -> None:
     """The operation limits a cell to 3 unless it is told not to."""
     import tensorflow as tf
 
-    variant = Case({"units": 2, "features": 2, "timesteps": 8}, []).variant(implementation="block_cell")
-    assert variant is not None
+    variant = present(Case({"units": 2, "features": 2, "timesteps": 8}, []).variant(implementation="block_cell"))
     lstm = random_model(variant)
     kernel, recurrent, bias = (tf.zeros_like(weight.value()) for weight in lstm.weights[:3])
     lstm.set_weights([kernel, recurrent, bias + 5.0, *lstm.weights[3:]])

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.lstm_answers import CPU, variant_of
+from tests.present import present
 from workloads.catalog import Machine, complete
 from workloads.protocol import Value
 from workloads.seeding import adding_problem
@@ -77,8 +78,7 @@ def test_the_adding_problem_is_learnt(replica: Replicas, name: str, outputs: str
     from workloads.tensorflow.recurrent import model
     from workloads.tensorflow.steps import build_task
 
-    variant = variant_of(CPU, **SIZES, implementation=name, outputs=outputs)
-    assert variant is not None
+    variant = present(variant_of(CPU, **SIZES, implementation=name, outputs=outputs))
     recipe, lstm = model.recipe_of("lstm")(variant), model.recurrent_model("lstm", variant)
     task = build_task(Recipe(model=lambda: lstm, optimizer=recipe.optimizer, batch=recipe.batch), variant, replica)
     for _ in range(650):

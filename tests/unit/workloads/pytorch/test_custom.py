@@ -178,10 +178,7 @@ KINDS = ("weight", "bias")
     ("change", "reason"),
     [
         (("Linear(8, 4)", "Linear(9, 4)"), "mine.py:16: RuntimeError: mat1 and mat2 shapes cannot be multiplied"),
-        (
-            ("return model, nn", "return 'model', nn"),
-            "mine.py:19: the first value it returns is str, no nn.Module",
-        ),
+        (("return model, nn", "return 'model', nn"), "mine.py:19: the first value it returns is str, no nn.Module"),
         (("nn.CrossEntropyLoss()", "[torch.ones(9, 9)]"), "mine.py:19: a value of type list is not a loss of PyTorch;"),
         (("nn.CrossEntropyLoss()", "nn.CrossEntropyLoss"), "mine.py:19: the class CrossEntropyLoss is not a loss of"),
         (

@@ -10,6 +10,7 @@ import pytest
 
 from tests.fakes import cifar10 as fakes
 from tests.fakes.tensorflow import build
+from tests.present import present
 from workloads.catalog import Machine, check, complete
 from workloads.cifar10 import ImageData, load
 from workloads.errors import RefusedError
@@ -136,8 +137,7 @@ def test_what_prepares_images_does_not_touch_the_evidence_of_their_layout(
     collector.start()
     task.fetch(task.step())
     collector.first_step_done()
-    evidence = collector.evidence()
-    assert evidence is not None
+    evidence = present(collector.evidence())
     assert (evidence.actual["layout"], evidence.match) == (layout, True)
     assert not [note for note in evidence.notes if "ranspose" in note]
 
