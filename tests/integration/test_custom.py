@@ -86,18 +86,22 @@ def test_a_name_of_two_lines_is_told_in_one(command: CommandLine, tmp_path: Path
 
 SCALED = """
 import numpy as np
+import torch
+
+
+class Scaled(torch.nn.Linear):
+    def forward(self, values):
+        return super().forward(self.scale * values)
 
 
 def net(batch_size: int = 4, scale: float = 1.0):
-    import keras
-
-    layers = [keras.Input((8,)), keras.layers.Rescaling(scale), keras.layers.Dense(3, "tanh"), keras.layers.Dense(1)]
+    model = Scaled(8, 1)
+    model.scale = scale
     values = np.random.default_rng(1).normal(size=(batch_size, 8)).astype("float32")
-    return keras.Sequential(layers), "mse", lambda step: (values, values.sum(1, keepdims=True))
+    return model, torch.nn.functional.mse_loss, lambda step: (values, values.sum(1, keepdims=True))
 """
 
 
-@pytest.mark.tensorflow
 def test_a_variant_that_computes_something_else_is_told_before_the_first_run(
     command: CommandLine, tmp_path: Path
 ) -> None:

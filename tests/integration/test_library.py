@@ -40,13 +40,12 @@ def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(
     assert sum(file["runs"] for file in added["files"]) == len(added["runs"]) > 60
     assert all(file["cards"] == ["NVIDIA H200"] for file in added["files"])
     theirs = added["runs"][0]
-    warnings = line.read("compare", str(mine), str(theirs))["warnings"]
-    differing = {warning["facts"].get("name"): warning["runs"] for warning in warnings}
+    document = line.read("compare", str(mine), str(theirs))
+    differing = {warning["facts"].get("name"): warning["runs"] for warning in document["warnings"]}
     assert set(differing["kernel"]) == {str(mine), str(theirs)}
     piped = line("compare", str(mine), str(theirs)).stdout
     assert "95 % CI" in piped
     assert "\N{NO-BREAK SPACE}" not in piped
-    document = line.json("compare", str(mine), str(theirs))
     assert "\N{NO-BREAK SPACE}" in json.dumps(document, ensure_ascii=False), "it has texts as they are"
     shown = line.inside("experiment", "--preset", "article-b", "--show")
     assert "2.5–3×" in shown.stdout
