@@ -37,14 +37,8 @@ def hot(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def test_a_throttled_run_is_made_once_more_and_counted_once(hot: CommandLine) -> None:
-    words = [
-        "experiment",
-        *dummy_arguments(gpus=1, steps=0, seconds=1, step_ms="1,2"),
-        "--repeats",
-        "1",
-        "--gate-limit",
-        "0.3s",
-    ]
+    short = dummy_arguments(gpus=1, steps=0, seconds=1, step_ms="1,2")
+    words = ["experiment", *short, "--repeats", "1", "--gate-limit", "0.3s"]
     done = hot.inside(*words, "--json")
     assert done.returncode == 0, done.stderr
     assert "Run 1 was throttled for 100 % of its measured part: it does not count" in done.stderr

@@ -95,20 +95,6 @@ def test_two_runs_overlap_on_different_gpus_and_a_third_follows(tmp_path: Path, 
     ]
 
 
-def test_a_stop_ends_all_that_go_on_and_stores_them_so(tmp_path: Path, feed: TelemetryFeed) -> None:
-    seen: list[None] = []
-
-    def measured(_: PlannedRun) -> None:
-        seen.append(None)
-        if len(seen) == 2:
-            making.session.stop()
-
-    making = Making(variants(feed, steps=0), services(tmp_path, feed), measured)
-    found = making.session.run()
-    outcomes = [run.row.outcome.name for run in found.runs if run.row.outcome]
-    assert (found.state, outcomes) == ("stopped", ["stopped", "stopped"])
-
-
 def test_what_this_machine_refuses_leases_nothing(tmp_path: Path, feed: TelemetryFeed) -> None:
     used = services(tmp_path, feed)
     both = used.host.leases.take(UUIDS, 2)
@@ -127,16 +113,8 @@ def two_cards(tmp_path_factory: pytest.TempPathFactory) -> CommandLine:
 
 
 def test_the_command_line_makes_as_many_at_once_as_there_are_gpus(two_cards: CommandLine) -> None:
-    words = [
-        "experiment",
-        *dummy_arguments(gpus=1, step_ms="1,2", steps=0, seconds=1.5),
-        "--repeats",
-        "2",
-        "--no-gate",
-        "--no-standby",
-        "--parallel",
-    ]
-    document = two_cards.read(*words)
+    words = dummy_arguments(gpus=1, step_ms="1,2", steps=0, seconds=1.5)
+    document = two_cards.read("experiment", *words, "--repeats", "2", "--no-gate", "--no-standby", "--parallel")
     assert (document["state"], document["done"]) == ("complete", 4)
     runs = [two_cards.read("show", str(number)) for number in (1, 2)]
     assert [runs[0]["environment"][CONCURRENT_GPUS_KEY], runs[1]["environment"][CONCURRENT_GPUS_KEY]] == [
