@@ -192,33 +192,22 @@ def test_what_is_left_of_a_warm_up_is_cut_and_counted() -> None:
 STEADY = np.array([100.2, 99.7, 100.1, 99.9, 100.4, 99.8, 100.0, 99.6, 100.3, 100.1])
 
 
-@pytest.mark.parametrize(
-    ("rates", "cut"),
-    [
-        (STEADY, 0),
-        (np.concatenate(([90.0, 91.0], STEADY)), 2),
-        (np.concatenate(([110.0], STEADY)), 1),
-        (np.concatenate((STEADY, [90.0, 91.0])), 0),
-        (np.concatenate((STEADY[:6] - 10, STEADY)), 0),
-        (np.concatenate(([90.0, 91.0], STEADY))[: MIN_BLOCKS - 1], 0),
-        (np.concatenate(([90.0, 91.0], STEADY))[:MIN_BLOCKS], 2),
-        (np.full(20, 100.0), 0),
-        (100.0 + np.arange(20) * 1e-12, 0),
-        (np.zeros(0), 0),
-    ],
-    ids=[
-        "steady",
-        "slow start",
-        "fast start",
-        "slow end",
-        "slow first third",
-        "too few",
-        "just enough",
-        "all equal",
-        "rounding",
-        "nothing",
-    ],
-)
+CUTS = {
+    "steady": (STEADY, 0),
+    "slow start": (np.concatenate(([90.0, 91.0], STEADY)), 2),
+    "fast start": (np.concatenate(([110.0], STEADY)), 1),
+    "slow end": (np.concatenate((STEADY, [90.0, 91.0])), 0),
+    "slow first third": (np.concatenate((STEADY[:6] - 10, STEADY)), 0),
+    "too few": (np.concatenate(([90.0, 91.0], STEADY))[: MIN_BLOCKS - 1], 0),
+    "just enough": (np.concatenate(([90.0, 91.0], STEADY))[:MIN_BLOCKS], 2),
+    "all equal": (np.full(20, 100.0), 0),
+    "rounding": (100.0 + np.arange(20) * 1e-12, 0),
+    "nothing": (np.zeros(0), 0),
+}
+"""Throughputs of blocks, and how many of the first are cut."""
+
+
+@pytest.mark.parametrize(("rates", "cut"), CUTS.values(), ids=CUTS)
 def test_only_a_start_unlike_the_rest_is_cut(rates: np.ndarray, cut: int) -> None:
     assert warmup_blocks(rates) == cut
 
