@@ -69,29 +69,20 @@ def test_just_beyond_is_beyond(name: str, value: int) -> None:
     assert removed({name: value}) == (name,)
 
 
-@pytest.mark.parametrize(
-    ("limit_mw", "power_mw", "plausible"),
-    [
-        (700_000, 892_330, True),
-        (700_000, 2_100_000, True),
-        (700_000, 2_100_001, False),
-        (5_000, 95_000, True),
-        (None, 9_000_000, True),
-        (None, 10_000_001, False),
-        (4_294_967_295, 10_000_001, False),
-        (0, 1_000_000, True),
-    ],
-    ids=[
-        "of two H200s",
-        "excursion",
-        "beyond",
-        "laptop",
-        "no limit",
-        "no limit, beyond",
-        "garbage limit",
-        "zero limit",
-    ],
-)
+POWERS = {
+    "of two H200s": (700_000, 892_330, True),
+    "excursion": (700_000, 2_100_000, True),
+    "beyond": (700_000, 2_100_001, False),
+    "laptop": (5_000, 95_000, True),
+    "no limit": (None, 9_000_000, True),
+    "no limit, beyond": (None, 10_000_001, False),
+    "garbage limit": (4_294_967_295, 10_000_001, False),
+    "zero limit": (0, 1_000_000, True),
+}
+"""The limit in force, a power, and whether that is plausible."""
+
+
+@pytest.mark.parametrize(("limit_mw", "power_mw", "plausible"), POWERS.values(), ids=POWERS)
 def test_power_is_judged_by_the_limit_in_force(limit_mw: int | None, power_mw: int, plausible: bool) -> None:
     assert ("power_mw" not in removed({"power_limit_mw": limit_mw, "power_mw": power_mw})) is plausible
 
