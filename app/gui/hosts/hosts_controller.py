@@ -135,10 +135,10 @@ class HostsController(QObject):
         self.connections.disconnect(host)
 
     def renew(self, host: str, inventory: Inventory) -> None:
-        """Update a connected host's inventory: its runs may have more devices now than when it was connected."""
+        """Update a connected host's inventory: its runs may have more devices now. Thread: any."""
         if self.connections.state(host).stage == "connected":
             self.model.handle(inventory, host)
-            self.refresh_hosts()
+            self._woken.emit()
 
     def inventory(self, host: str) -> Inventory | None:
         return self.model.inventory(host) if host else self._here

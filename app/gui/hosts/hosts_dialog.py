@@ -11,12 +11,12 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit,
 from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
-from app.gui.threads import CancellableJob, Result
+from app.gui.threads import CancellableJob
 from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, text_label
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.panes import PageScroller
 from app.hosts.book import HostEntry, add_host, remove_hosts
-from app.hosts.check import HostCheck, check_hosts, check_lines
+from app.hosts.check import check_hosts, check_lines
 from app.hosts.fetch import fetch_run, list_detached, stop_detached
 from app.values import units
 from app.viewmodels.hosts import host_line
@@ -50,12 +50,9 @@ class HostsDialog(QDialog):
         self.fetch_button = button("&Fetch runs", "Fetch detached runs that have ended, and list the others")
         self.stop_button = button("&Stop runs", "End the detached runs on this host")
         self.remove_button = button("Remo&ve", "Remove it from this list; nothing changes on the host")
-        fetch = partial(_fetch_over, database)
-        self.check_button.clicked.connect(
-            lambda: self._work("Checking", lambda entry, left: next(check_hosts([entry], left)), self._checked)
-        )
-        self.fetch_button.clicked.connect(lambda: self._work("Asking", fetch, self._worked_on_runs))
-        self.stop_button.clicked.connect(lambda: self._work("Asking", _stop_all, self._worked_on_runs))
+        self.check_button.clicked.connect(partial(self._work, "Checking", self._check))
+        self.fetch_button.clicked.connect(partial(self._work, "Asking", partial(_fetch_over, database)))
+        self.stop_button.clicked.connect(partial(self._work, "Asking", _stop_all))
         self.remove_button.clicked.connect(self._remove)
         self.name, self.address = QLineEdit(), QLineEdit()
         self.name.setPlaceholderText("gpu1")
@@ -118,31 +115,29 @@ class HostsDialog(QDialog):
         self._reports[name] = text
         self._show_chosen()
 
-    def _work(
-        self,
-        verb: str,
-        work: Callable[[HostEntry, Callable[[], bool]], Result],
-        done: Callable[[HostEntry, Result], str],
-    ) -> None:
+    def _work(self, verb: str, work: Callable[[HostEntry, Callable[[], bool]], str]) -> None:
         """Do something with the chosen host, off the GUI thread, and show what came of it."""
         if (entry := self.chosen) is None:
             return
+
+        def done(text: str) -> None:
+            self._say(entry.name, text)
+            self._hosts.runs_fetched.emit()
+
         self._say(entry.name, f"{verb} {entry.name} …")
         self._job.run(
             lambda control: work(entry, control.stop.is_set),
-            lambda result: self._say(entry.name, done(entry, result)),
+            done,
             lambda error: self._say(entry.name, str(error)),
         )
 
-    def _checked(self, entry: HostEntry, check: HostCheck) -> str:
+    def _check(self, entry: HostEntry, is_stopped: Callable[[], bool]) -> str:
+        """Check a host; return the result. Thread: the job's."""
+        check = next(check_hosts([entry], is_stopped))
         if check.inventory is not None:
             self._hosts.renew(entry.name, check.inventory)
         lines = [f"{label:<14}{line}" for label, line in check_lines(check)]
         return "\n".join([*([check.problem] if check.problem else []), *lines])
-
-    def _worked_on_runs(self, _entry: HostEntry, sentence: str) -> str:
-        self._hosts.runs_fetched.emit()
-        return sentence
 
     def _add(self) -> None:
         try:

@@ -89,6 +89,7 @@ def test_detached_runs_are_fetched_and_stopped(
         return dialog.details.toPlainText()
 
     assert press(dialog.fetch_button) == "0 runs of here fetched. 1 still run or wait there."
+    assert "as this machine's" in press(dialog.check_button), "its clock"
     assert press(dialog.stop_button).startswith("1 run of here asked to end")
     while not (said := press(dialog.fetch_button)).startswith("1 run"):
         assert said == "0 runs of here fetched. 1 still run or wait there."
