@@ -87,11 +87,6 @@ class Address:
         """Return whether a scheduler places each run on a node as a separate job."""
         return self.kind in ("slurm", "ray")
 
-    def __str__(self) -> str:
-        named = (("python", self.python), ("interpreter", self.interpreter), *self.options)
-        query = "&".join(f"{name}={quote(value, safe='/:,=+~')}" for name, value in named if value)
-        return f"{self.label}?{query}" if query else self.label
-
 
 def is_address(word: str) -> bool:
     """Return whether a word is meant as an address, valid or not, rather than a host's name."""
@@ -180,7 +175,7 @@ def find_host(word: str, consent: Consent = refuse) -> HostEntry:
     if not is_address(word):
         return _named(word)
     address = parse_address(word)
-    require([Grant(kind="host", value=str(address))], consent)
+    require([Grant(kind="host", value=word)], consent)
     return HostEntry(name=address.label, address=word)
 
 

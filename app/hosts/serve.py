@@ -281,7 +281,7 @@ class Server:
             case messages.Piece(name=name):
                 messages.add_piece(self._scratch / Path(name).name, order)
             case RunOrder():
-                self._prepare_run(order)
+                self._run(order)
             case messages.DetachedOrder():
                 self._begin(partial(self._serve_detached, order))
             case SetRate(hz=hz):
@@ -311,7 +311,7 @@ class Server:
         # On Linux a worker dies with the thread that started it; this one lasts long enough.
         threading.Thread(target=answer, daemon=True).start()
 
-    def _prepare_run(self, order: RunOrder) -> None:
+    def _run(self, order: RunOrder) -> None:
         """Begin a run, which can be stopped from now on."""
         anchor, weights = ClockAnchor(time.monotonic_ns(), order.utc_ns), self._scratch / messages.WEIGHTS
         send = self._reports.record if self._is_detached else self._reports.say
@@ -327,27 +327,27 @@ class Server:
                     self._reports.say(piece)
             send(event)
 
+        def run() -> None:
+            start, source = order.start, order.start.source
+            weights.unlink(missing_ok=True)
+            if source is not None and source.command is not None:
+                source = place_tree(source, self._scratch / messages.TREE)
+                if source is None:
+                    self._reports.say(messages.TreeWanted())
+                    return
+            saved = None if start.weights_path is None else str(weights)
+            start = msgspec.structs.replace(start, source=source, weights_path=saved)
+            require(order_grants(start), typed)
+            maker.order = msgspec.structs.replace(order, start=start)
+            self._wants_standby = order.standby
+            self._feed.set_rate(order.hz)
+            self._feed.start()
+            maker.run()
+
         host = Host(telemetry=self._feed, launcher=self._launcher, leases=self._leases, now=now)
         maker = RunMaker(order, host, emit, idle_state=self._idle_state)
         self.stop, self._run_anyway = maker.stop, maker.run_anyway
-        self._begin(partial(self._run, maker, weights))
-
-    def _run(self, maker: RunMaker, weights: Path) -> None:
-        weights.unlink(missing_ok=True)
-        start, source = maker.order.start, maker.order.start.source
-        if source is not None and source.command is not None:
-            source = place_tree(source, self._scratch / messages.TREE)
-            if source is None:
-                self._reports.say(messages.TreeWanted())
-                return
-        saved = None if start.weights_path is None else str(weights)
-        start = msgspec.structs.replace(start, source=source, weights_path=saved)
-        require(order_grants(start), typed)
-        maker.order = msgspec.structs.replace(maker.order, start=start)
-        self._wants_standby = maker.order.standby
-        self._feed.set_rate(maker.order.hz)
-        self._feed.start()
-        maker.run()
+        self._begin(run)
 
     def _do_job(self, ordered: JobRequest, cancelled: threading.Event) -> None:
         require(order_grants(ordered), typed)
