@@ -13,10 +13,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from app.errors import UserError, read_error, write_error
+from app.errors import read_error, write_error
 from app.paths import open_private
 from app.runs.host import RunOrder
-from app.runs.jobs import JobCrashedError, JobError
 from app.telemetry.messages import SetRate
 from app.values.environment_keys import wrong_numbers
 from app.values.events import RunEvent, RunStarted
@@ -125,19 +124,11 @@ class HostHello(msgspec.Struct, frozen=True, kw_only=True, tag="host", tag_field
     frameworks: Annotated[tuple[HostFramework, ...], msgspec.Meta(max_length=10)]
 
 
-_ERRORS = {error_type.__name__: error_type for error_type in (TimeoutError, JobError, JobCrashedError)}
-
-
 class Refused(msgspec.Struct, frozen=True, kw_only=True, tag="refused", tag_field=TAG):
     """Why an order was not executed, in one sentence; `kind` is the error's type."""
 
     reason: str
     kind: str = ""
-
-    @property
-    def error(self) -> Exception:
-        """Return the error to raise here."""
-        return _ERRORS.get(self.kind, UserError)(self.reason)
 
 
 class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):

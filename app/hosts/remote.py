@@ -20,7 +20,7 @@ from app.hosts.serve import READ_FILES, WRITTEN_FILE
 from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
-from app.runs.jobs import JobCrashedError, Kind
+from app.runs.jobs import JobCrashedError, JobError, Kind
 from app.runs.leases import DeviceLeases, Lease, Leases
 from app.runs.script import pack_tree
 from app.runs.supervisor import MessageOrder
@@ -33,6 +33,8 @@ from workloads.job_protocol import ExportModel, JobRequest
 from workloads.protocol import Calibration, Message, ProtocolError
 
 HZ = 20.0
+_ERRORS = {error_type.__name__: error_type for error_type in (TimeoutError, JobError, JobCrashedError)}
+"""The errors of a job that are told apart here."""
 _LOOK_S = 0.2
 _ANSWER_S = 3.0
 """How long a stopped run may take to report its end, even on a slow link: Ctrl-C ends within 5 s."""
@@ -116,7 +118,7 @@ def reports_of(
             case messages.Piece(name=name) if name in files:
                 messages.add_piece(files[name], report)
             case messages.Refused():
-                raise report.error
+                raise _ERRORS.get(report.kind, UserError)(report.reason)
             case _:
                 yield report
         if stop_s is not None and time.monotonic() > stop_s + _ANSWER_S:
