@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +21,8 @@ from app.runs.leases import FOLDER_VARIABLE
 ROOT = Path(__file__).parents[2]
 LIMIT_S = 240.0
 Process = subprocess.Popen[str]
+Run = Callable[..., str]
+"""A command of the program in this process; returns what it prints."""
 
 
 class CommandLine:

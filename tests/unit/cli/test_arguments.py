@@ -15,7 +15,7 @@ from app.storage.store import Store
 from app.values.fields import Sample, SlowSample
 from app.values.samples import HOST
 from tests.cli_docs import PAGE, page
-from tests.fakes.command_line import parse_arguments
+from tests.fakes.command_line import Run, parse_arguments
 from workloads.catalog import Machine, UsageError, workload
 
 
@@ -31,12 +31,9 @@ from workloads.catalog import Machine, UsageError, workload
         ["experiment", "--preset", "quick", "--show"],
     ],
 )
-def test_a_database_that_is_not_there_is_not_made_by_reading(
-    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_that_is_not_there_is_not_made_by_reading(run: Run, words: list[str], tmp_path: Path) -> None:
     mistyped = tmp_path / "profils.db"
-    assert main([*words, "--db", str(mistyped)]) == 1
-    assert capsys.readouterr().err.startswith(f"There is no database {mistyped}: ")
+    assert run(*words, database=mistyped, status=1).startswith(f"There is no database {mistyped}: ")
     assert not mistyped.exists()
 
 
@@ -172,11 +169,8 @@ def test_the_baseline_comes_first() -> None:
         (["compare", "1", "2", "--baseline", "3"], "The baseline, run 3, is not among the runs compared."),
     ],
 )
-def test_wrong_use_is_one_sentence(
-    words: list[str], sentence: str, database_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([*words, "--db", str(database_path)]) == 2
-    assert capsys.readouterr() == ("", f"{sentence}\n")
+def test_wrong_use_is_one_sentence(run: Run, words: list[str], sentence: str, database_path: Path) -> None:
+    assert run(*words, status=2) == f"{sentence}\n"
     assert not database_path.exists(), "wrong use makes no database"
 
 
@@ -297,11 +291,10 @@ def test_words_that_are_none_are_status_2(words: list[str], sentence: str, capsy
     assert capsys.readouterr() == ("", f"{sentence}\n")
 
 
-def test_an_empty_database_says_what_to_do(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_empty_database_says_what_to_do(run: Run, database_path: Path) -> None:
     Store.open(database_path).close()
-    assert main(["list", "--db", str(database_path)]) == 0
     lines = "No runs yet. `python -m app run lstm` starts the first one; `python -m app reference` lists H200 runs.\n"
-    assert capsys.readouterr() == (lines, "")
+    assert run("list") == lines
 
 
 def test_parameters_are_listed_with_defaults_and_limits(capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,6 +23,7 @@ from app.values.plan import Plan
 from app.values.records import RunRow, StoredRun
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.preview import sequential_reason
+from tests.fakes.command_line import Run
 from tests.fakes.experiments import header, result
 from tests.fakes.reference import copy_reference
 from tests.unit.viewmodels.events import GPU_INVENTORY
@@ -203,17 +204,13 @@ def test_where_one_variant_alone_has_runs_the_others_are_not_forgotten() -> None
     )
 
 
-def test_presets_are_listed_with_their_runs_time_and_question(
-    database_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["list", "presets", "--json", "--db", str(database_path)]) == 0
-    listed = {each["preset"]: each for each in json.loads(capsys.readouterr().out)["presets"]}
+def test_presets_are_listed_with_their_runs_time_and_question(run: Run) -> None:
+    listed = {each["preset"]: each for each in json.loads(run("list", "presets", "--json"))["presets"]}
     assert list(listed) == preset_names()
     assert all(each["done"] == 0 and each["question"] for each in listed.values())
     assert listed["quick"]["left_s"] > 0
     assert listed["quick"]["runs"] == 6
-    assert main(["list", "presets", "--db", str(database_path)]) == 0
-    head, *rows = capsys.readouterr().out.splitlines()
+    head, *rows = run("list", "presets").splitlines()
     assert head.split() == ["preset", "runs", "done", "the", "rest", "takes", "question"]
     assert len(rows) == len(preset_names())
     assert " to " in rows[0]
@@ -235,7 +232,7 @@ def test_presets_that_the_window_was_given_are_listed_by_their_files(
 
 
 def test_a_preset_that_cannot_run_here_has_no_time_but_what_it_needs(
-    database_path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, database_path: Path, tmp_path: Path
 ) -> None:
     form = (
         'question = "?"\nrepeats = 2\nmatrix = [{workload = "cnn10", settings = {gpus = [16], batch_size = [16, 32]}}]'
@@ -243,12 +240,9 @@ def test_a_preset_that_cannot_run_here_has_no_time_but_what_it_needs(
     for name, text in (("gpu.toml", f"[gpu]\n{form}\n"), ("both.toml", f"[gpu]\n{form}\n[cpu]\n{form}\n")):
         (tmp_path / name).write_text(text)
         list_user_preset_file(database_path, str(tmp_path / name))
-    assert main(["list", "presets", "--json", "--db", str(database_path)]) == 0
-    listed = {Path(each["preset"]).name: each for each in json.loads(capsys.readouterr().out)["presets"]}
-    assert main(["list", "presets", "--db", str(database_path)]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert main(["gpus", "--json"]) == 0
-    has_gpus = bool(json.loads(capsys.readouterr().out)["gpus"])
+    listed = {Path(each["preset"]).name: each for each in json.loads(run("list", "presets", "--json"))["presets"]}
+    lines = run("list", "presets").splitlines()
+    has_gpus = bool(json.loads(run("gpus", "--json"))["gpus"])
     for name, words in (
         ("gpu.toml", "cannot run here" if has_gpus else "needs a GPU"),
         ("both.toml", "cannot run here"),
@@ -290,13 +284,12 @@ def test_more_than_an_hour_is_started_after_a_yes_alone(likely_s: float, budget_
         _confirm_hours(left, budget_s)
 
 
-def test_hours_are_not_started_where_nobody_can_answer(database_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["experiment", "lstm", "-s", "batch_size=1..4096", "-s", "seconds=600", "--db", str(database_path)]
-    assert main(words) == 1
+def test_hours_are_not_started_where_nobody_can_answer(run: Run, database_path: Path) -> None:
+    words = ["experiment", "lstm", "-s", "batch_size=1..4096", "-s", "seconds=600"]
+    assert "There is no terminal to ask" in run(*words, status=1)
     with Store.open(database_path) as store:
         assert not store.queue.entries()
-    assert "There is no terminal to ask" in capsys.readouterr().err
-    assert main([*words, "--queue"]) == 0
+    run(*words, "--queue")
 
 
 def test_a_database_in_a_folder_that_is_not_there_is_wrong_use(
@@ -310,25 +303,20 @@ def test_a_database_in_a_folder_that_is_not_there_is_wrong_use(
 
 
 def test_what_a_preset_repeats_is_shown_from_stored_runs_without_a_gpu(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Run, database_path: Path, tmp_path: Path
 ) -> None:
     """In terminal, documents and reports."""
-    database, page, text = tmp_path / "cnn.db", tmp_path / "page.html", tmp_path / "page.md"
-    copy_reference("cnn", database)
-    shown = ["experiment", "--preset", "article-c", "--show", "--db", str(database)]
-    assert main([*shown, "--json"]) == 0
-    layouts, gpus = json.loads(capsys.readouterr().out)["pivot"]
+    copy_reference("cnn", database_path)
+    shown = ["experiment", "--preset", "article-c", "--show"]
+    layouts, gpus = json.loads(run(*shown, "--json"))["pivot"]
     assert (layouts["asked"], layouts["columns_by"], gpus["asked"]) == ("layout", "gpus", "gpus")
-    for file in (page, text):
-        assert main([*shown, "--report", str(file)]) == 0
-        for words in (capsys.readouterr().out, file.read_text(encoding="utf-8")):
+    for file in (tmp_path / "page.html", tmp_path / "page.md"):
+        for words in (run(*shown, "--report", str(file)), file.read_text(encoding="utf-8")):
             assert "just under 5 % faster" in words
             assert "measured on 2x RTX 2080 Ti" in words
 
 
-def test_where_nothing_is_stored_of_a_preset_that_is_said(
-    database_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_where_nothing_is_stored_of_a_preset_that_is_said(run: Run, database_path: Path) -> None:
     Store.open(database_path).close()
-    assert main(["experiment", "--preset", "quick", "--show", "--db", str(database_path)]) == 1
-    assert capsys.readouterr() == ("", "No run of “Quick comparison” is stored; without --show it makes them.\n")
+    said = run("experiment", "--preset", "quick", "--show", status=1)
+    assert said == "No run of “Quick comparison” is stored; without --show it makes them.\n"

@@ -3,17 +3,16 @@
 import json
 import re
 import shlex
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from app.cli.compare import STEP_SUMMARY
-from app.cli.main import main
 from app.runs.experiment.presets import load_preset
-from app.storage.store import Store
-from tests.fakes.command_line import ROOT, parse_arguments
+from tests.fakes.command_line import ROOT, Run, parse_arguments
 from tests.fakes.experiments import result
-from tests.unit.viewmodels.stored import keep
+from tests.unit.viewmodels.stored import keep_all
 from workloads.catalog import Machine, Workload, complete, workload
 
 PAGE = (ROOT / "docs" / "comparing.md").read_text("utf-8").partition("## Fail a CI job")[2].partition("\n## ")[0]
@@ -24,24 +23,15 @@ RATES = ((BASE, 1000.0), (BASE, 1001.0), (BASE, 999.0), (SLOW, 900.0), (SLOW, 90
 
 
 @pytest.fixture
-def database(database_path: Path) -> Path:
-    """Three runs of a baseline, and three of a variant that is 10 % slower."""
-    with Store.open(database_path) as store:
-        for number, (spec, rate) in enumerate(RATES, 1):
-            keep(store, result(number, spec, rate))
-    return database_path
-
-
-def compared(database: Path, *words: str) -> int:
-    return main(["compare", "1", "2", "3", "4", "5", "6", *words, "--db", str(database)])
+def compare(run: Run, database_path: Path) -> Run:
+    """Compares three runs of a baseline, and three of a variant that is 10 % slower."""
+    numbers = keep_all(database_path, (result(number, spec, rate) for number, (spec, rate) in enumerate(RATES, 1)))
+    return partial(run, "compare", *map(str, numbers))
 
 
 @pytest.mark.parametrize(("margin", "status"), [("2%", 3), ("10%", 4), ("50", 0)])
-def test_the_status_is_that_of_the_gate(
-    database: Path, margin: str, status: int, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert compared(database, "--fail-if-slower", margin, "--json") == status
-    document = json.loads(capsys.readouterr().out)
+def test_the_status_is_that_of_the_gate(compare: Run, margin: str, status: int) -> None:
+    document = json.loads(compare("--fail-if-slower", margin, "--json", status=status))
     assert document["gate"]["exit_status"] == status
     assert document["gate"]["margin_pct"] == document["margin_pct"] == float(margin.removesuffix("%"))
     base, slow = document["rows"]
@@ -50,28 +40,24 @@ def test_the_status_is_that_of_the_gate(
     assert slow["equivalence"]["is_not_slower"] == (status == 0)
 
 
-def test_a_margin_changes_what_is_said_and_not_the_status(database: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    said = {}
-    for margin in ("2%", "10%", "20\xa0%"):
-        assert compared(database, "--margin", margin) == 0
-        said[margin] = capsys.readouterr().out.splitlines()[0]
+def test_a_margin_changes_what_is_said_and_not_the_status(compare: Run) -> None:
+    said = {margin: compare("--margin", margin).splitlines()[0] for margin in ("2%", "10%", "20\xa0%")}
     assert "With a margin of 2 %: 1 slower by more." in said["2%"]
     assert "With a margin of 10 %: 1 undecided." in said["10%"]
     assert "With a margin of 20 %: 1 equal to the baseline." in said["20\xa0%"]
-    assert compared(database, "--json") == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(compare("--json"))
     assert (document["margin_pct"], [row["equivalence"] for row in document["rows"]]) == (None, [None, None])
     assert "gate" not in document
 
 
 def test_summaries_are_written_to_the_file_and_added_to_the_jobs(
-    database: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    compare: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     summary, step = tmp_path / "speed.md", tmp_path / "step.md"
     step.write_text("before\n", encoding="utf-8")
     monkeypatch.setenv(STEP_SUMMARY, str(step))
     for _ in range(2):
-        assert compared(database, "--fail-if-slower", "2%", "--summary", str(summary)) == 3
+        compare("--fail-if-slower", "2%", "--summary", str(summary), status=3)
     text = summary.read_text("utf-8")
     assert text.startswith("## Failed: slower by more than 2\xa0%\n")
     assert step.read_text("utf-8") == f"before\n{text}{text}"
@@ -89,13 +75,10 @@ def test_summaries_are_written_to_the_file_and_added_to_the_jobs(
         ),
     ],
 )
-def test_wrong_use_is_one_sentence(
-    database: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert compared(database, *words) == 2
-    assert capsys.readouterr().err == f"{sentence}\n"
-    assert main(["experiment", "--queue", "cnn10", "--fail-if-slower", "2%"]) == 2
-    assert "leave out --fail-if-slower" in capsys.readouterr().err
+def test_wrong_use_is_one_sentence(compare: Run, run: Run, words: list[str], sentence: str) -> None:
+    assert compare(*words, status=2) == f"{sentence}\n"
+    queued = run("experiment", "--queue", "cnn10", "--fail-if-slower", "2%", status=2)
+    assert "leave out --fail-if-slower" in queued
 
 
 def test_the_commands_of_the_page_are_commands() -> None:

@@ -3,35 +3,27 @@
 import json
 import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from app.cli.main import main
 from app.storage.store import Store
+from tests.fakes.command_line import Run
 from tests.fakes.runs import SPEC, begin, keep
 from tests.fakes.terminal import use_terminal
 from workloads.protocol import RunSpec
 
-Run = Callable[..., str]
-
 
 @pytest.fixture
-def run(database_path: Path, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(run: Run, database_path: Path) -> Run:
     """A command on a database of three runs: 1 and 3 failed in NCHW, 2 goes on in NHWC."""
-
-    def command(*words: str, status: int = 0) -> str:
-        assert main([*words, "--db", str(database_path)]) == status
-        said = capsys.readouterr()
-        return said.err if status else said.out
-
     with Store.open(database_path) as store:
         keep(store)
         begin(store, uid="uid-2", spec=RunSpec(workload="cnn10", variant={**SPEC.variant, "layout": "NHWC"}))
         keep(store, uid="uid-3")
-    return command
+    return run
 
 
 @pytest.mark.parametrize(("columns", "words"), [(200, ["started", "tags"]), (80, [])])

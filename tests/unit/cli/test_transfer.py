@@ -12,27 +12,25 @@ from app.cli.commands import UpperLayers
 from app.cli.main import main
 from app.cli.progress import PercentLine, StatusLines
 from app.storage.store import Store
+from tests.fakes.command_line import Run
 from tests.fakes.runs import keep
 from tests.fakes.terminal import screen, use_terminal
 
 
 @pytest.fixture
-def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A database of two runs, with its folder the current one."""
+def run(run: Run, database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A command on a database of two runs, in its folder."""
     with Store.open(database_path) as store:
         keep(store)
         keep(store, uid="uid-2")
     monkeypatch.chdir(tmp_path)
-    return database_path
+    return run
 
 
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (
-            ["1"],
-            "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE.",
-        ),
+        (["1"], "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE."),
         (
             ["1", "-o", "x.csv"],
             "export takes --format csv, json, parquet or trace, or -o FILE.vscope for runs, or --model FILE.",
@@ -46,90 +44,60 @@ def stored(database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
             "--format trace writes one file: -o takes a name that ends in .json.",
         ),
         (["1", "2", "--model", "m.keras"], "--model writes the model of one run: give one run."),
-        (
-            ["1", "--model", "m.keras", "-o", "x.db"],
-            "--model excludes --format and -o: give one of them.",
-        ),
+        (["1", "--model", "m.keras", "-o", "x.db"], "--model excludes --format and -o: give one of them."),
     ],
 )
-def test_wrong_use_is_one_sentence(
-    stored: Path, words: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["export", *words, "--db", str(stored)]) == 2
-    assert capsys.readouterr() == ("", f"{sentence}\n")
-    assert [path.name for path in Path.cwd().iterdir()] == [stored.name]
+def test_wrong_use_is_one_sentence(run: Run, words: list[str], sentence: str, database_path: Path) -> None:
+    assert run("export", *words, status=2) == f"{sentence}\n"
+    assert [path.name for path in Path.cwd().iterdir()] == [database_path.name]
 
 
-def test_a_database_goes_out_and_comes_in_once(
-    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_database_goes_out_and_comes_in_once(run: Run, tmp_path: Path) -> None:
     there = tmp_path / "there.db"
-    assert main(["export", "2", "1", "2", "-o", "two.db", "--db", str(stored)]) == 0
-    assert main(["import", "two.db", "--db", str(there)]) == 0
-    assert main(["import", "two.db", "--db", str(there)]) == 0
-    out, err = capsys.readouterr()
-    wrote, _, *rest = out.splitlines()
-    assert wrote.startswith("Wrote 2 runs to two.db, ")
-    assert rest == [
-        "Imported 2 runs as runs 1 and 2.",
+    assert run("export", "2", "1", "2", "-o", "two.db").startswith("Wrote 2 runs to two.db, ")
+    assert run("import", "two.db", database=there) == "Imported 2 runs as runs 1 and 2.\n"
+    assert run("import", "two.db", database=there).splitlines() == [
         "Nothing was imported: the file has no new runs.",
         "Here already, and left as they were: runs 1 and 2.",
     ]
-    assert err == ""
     with Store.open(there) as store:
         assert sorted(row.uid for row in store.list_runs()) == ["uid-1", "uid-2"]
 
 
-def test_tables_go_into_a_folder_named_after_their_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "1", "2", "--format", "csv", "--db", str(stored)]) == 0
-    assert "Wrote 2 runs to 18 files in runs-1-2" in capsys.readouterr().out
+def test_tables_go_into_a_folder_named_after_their_runs(run: Run) -> None:
+    assert "Wrote 2 runs to 18 files in runs-1-2" in run("export", "1", "2", "--format", "csv")
     assert (Path("runs-1-2") / "samples.csv").read_text(encoding="utf-8").startswith("run,device,t_ns,utc,power_mw")
-    assert main(["export", "1", "--format", "json", "-o", "out", "--json", "--db", str(stored)]) == 0
-    document = json.loads(capsys.readouterr().out)
+    document = json.loads(run("export", "1", "--format", "json", "-o", "out", "--json"))
     assert sorted(document["files"]) == sorted(str(path) for path in Path("out").iterdir())
     assert document["runs"] == 1
 
 
-def test_a_timeline_is_one_file_named_after_its_runs(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["export", "2", "1", "--format", "trace", "--db", str(stored)]) == 0
-    assert capsys.readouterr().out.startswith("Wrote 2 runs to runs-2-1.trace.json, ")
+def test_a_timeline_is_one_file_named_after_its_runs(run: Run) -> None:
+    assert run("export", "2", "1", "--format", "trace").startswith("Wrote 2 runs to runs-2-1.trace.json, ")
     events = json.loads(Path("runs-2-1.trace.json").read_text(encoding="utf-8"))["traceEvents"]
     names = [event["args"]["name"] for event in events if event["name"] == "process_name"]
     assert [name.partition(" ·")[0] for name in names] == ["run 2", "run 2", "run 1", "run 1"], "and its traced step"
     assert len({event["pid"] for event in events}) == 4
 
 
-def test_a_folder_of_many_runs_says_of_how_many(stored: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    with Store.open(stored) as store:
+def test_a_folder_of_many_runs_says_of_how_many(run: Run, database_path: Path) -> None:
+    with Store.open(database_path) as store:
         for n in range(3, 8):
             keep(store, uid=f"uid-{n}")
-    assert main(["export", *"1234567", "--format", "csv", "--db", str(stored)]) == 0
-    assert "18 files in runs-1-2-3-4-5-and-2-more" in capsys.readouterr().out
+    assert "18 files in runs-1-2-3-4-5-and-2-more" in run("export", *"1234567", "--format", "csv")
 
 
-def test_an_import_as_a_document(stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["import", str(stored), "--json", "--db", str(tmp_path / "there.db")]) == 0
-    document = json.loads(capsys.readouterr().out)
+def test_an_import_as_a_document(run: Run, database_path: Path, tmp_path: Path) -> None:
+    document = json.loads(run("import", str(database_path), "--json", database=tmp_path / "there.db"))
     assert document.pop("seconds") > 0
-    assert document == {
-        "imported": [1, 2],
-        "already": [],
-        "unfinished": [],
-        "in_trash": [],
-        "queue": [],
-        "complete": [],
-    }
+    assert document.pop("imported") == [1, 2]
+    assert document == {key: [] for key in ("already", "unfinished", "in_trash", "queue", "complete")}
 
 
-def test_a_refused_file_is_one_sentence_and_status_1(
-    stored: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_refused_file_is_one_sentence_and_status_1(run: Run, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("no database, but long enough to be taken for one's header " * 3)
-    assert main(["import", "notes.txt", "--db", str(stored)]) == 1
-    assert capsys.readouterr() == (
-        "",
-        "notes.txt is not an SQLite database, or it is encrypted; nothing was imported.\n",
-    )
+    said = run("import", "notes.txt", status=1)
+    assert said == "notes.txt is not an SQLite database, or it is encrypted; nothing was imported.\n"
 
 
 def line(monkeypatch: pytest.MonkeyPatch, *, is_live: bool) -> tuple[PercentLine, SimpleNamespace]:
