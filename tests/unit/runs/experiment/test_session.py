@@ -78,20 +78,6 @@ def test_it_makes_only_what_is_not_stored() -> None:
     assert [run.row.run for run in found.runs] == [8, 9, 1, 2]
 
 
-def test_a_variant_that_ran_out_of_memory_is_not_repeated() -> None:
-    maker = Maker("out_of_memory")
-    found = session(PLAN, (), CPU, maker).run()
-    assert [spec for spec, *_ in maker.requests] == [SMALL, LARGE, SMALL]
-    assert (found.state, found.planned, found.done) == ("complete", 3, 3)
-
-
-def test_what_failed_is_not_made_again_at_once() -> None:
-    maker = Maker("failed")
-    found = session(PLAN, (), CPU, maker).run()
-    assert len(maker.requests) == 4
-    assert (found.state, found.planned, found.done) == ("failed", 4, 2)
-
-
 def test_a_variant_that_fails_twice_for_one_reason_is_given_up_until_it_is_asked_for_again() -> None:
     five = structs.replace(PLAN, repeats=5)
     maker = Maker("failed")
@@ -151,12 +137,6 @@ def test_a_stop_between_two_runs_starts_no_other() -> None:
     assert (len(maker.requests), found.state, found.done) == (1, "stopped", 1)
 
 
-def test_a_run_the_user_stopped_ends_it() -> None:
-    maker = Maker("stopped")
-    found = session(PLAN, (), CPU, maker).run()
-    assert (len(maker.requests), found.state, found.done) == (2, "stopped", 1)
-
-
 def test_a_budget_is_not_begun_that_does_not_suffice() -> None:
     maker = Maker()
     assert session(structs.replace(PLAN, budget_s=9.0), (), CPU, maker).run().state == "out of budget"
@@ -177,12 +157,6 @@ def test_it_ends_early_once_the_speed_ups_are_known_and_then_makes_nothing() -> 
     session(plan, found.runs, CPU, again).run()
     assert again.requests == []
     assert session(structs.replace(plan, until_pct=None), found.runs, CPU, again).run().done == 18
-
-
-def test_where_speed_ups_stay_wide_repeats_are_the_limit() -> None:
-    maker = Maker(luck=(1.0, 1.3, 0.8))
-    found = session(structs.replace(PLAN, repeats=5, until_pct=0.5), (), CPU, maker).run()
-    assert (found.state, found.done, len(maker.requests)) == ("complete", 10, 10)
 
 
 def test_a_run_whose_weights_are_tried_is_made_once_and_last() -> None:
