@@ -173,7 +173,8 @@ def test_a_run_goes_on_with_another_sampler_and_its_energy_is_right(tmp_path: Pa
             gap = run.recorder.wait(TelemetryGap)
             run.recorder.wait(Sample, lambda sample: sample.device == GPU_A and sample.t_ns > gap.t_ns)
             run.recorder.wait(Sample, lambda sample: sample.worker_memory_bytes is not None and sample.t_ns > gap.t_ns)
-            run.recorder.wait(SlowSample, lambda sample: sample.energy_mj is not None and sample.t_ns > gap.t_ns)
+            last = run.recorder.wait(SlowSample, lambda sample: sample.energy_mj is not None and sample.t_ns > gap.t_ns)
+            run.recorder.wait(Block, lambda block: is_measured(block) and block.end_ns > last.t_ns)
         with Store.open(used.database) as store:
             stored = store.load(1)
     summary = stored.row.summary
