@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 
@@ -77,6 +78,8 @@ class RunningCluster:
 def running_cluster(cache: Path) -> Iterator[RunningCluster]:
     # Other tests hide all GPUs from TensorFlow; Ray would then refuse nodes with pretended ones.
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("RAY_", "CUDA_VISIBLE"))}
+    # Ray's own folder in /tmp belongs to the user who started Ray first; paths of its sockets must be short.
+    folder = TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True)
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.fakes.ray_cluster"],
         stdin=subprocess.PIPE,
@@ -84,12 +87,18 @@ def running_cluster(cache: Path) -> Iterator[RunningCluster]:
         stderr=subprocess.DEVNULL,
         text=True,
         cwd=ROOT,
-        env={**inherited, "PYTHONPATH": str(ROOT), "XDG_CACHE_HOME": str(cache), "RAY_raylet_start_wait_time_s": "120"},
+        env={
+            **inherited,
+            "PYTHONPATH": str(ROOT),
+            "XDG_CACHE_HOME": str(cache),
+            "RAY_TMPDIR": folder.name,
+            "RAY_raylet_start_wait_time_s": "120",
+        },
         start_new_session=True,
     )
     assert process.stdout is not None, "started with pipes"
     assert process.stdin is not None, "started with pipes"
-    with process:
+    with folder, process:
         address = process.stdout.readline().strip()
         assert address, "Ray did not start"
         yield RunningCluster(address, process, cache)
