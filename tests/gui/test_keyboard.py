@@ -15,10 +15,9 @@ from pytestqt.qtbot import QtBot
 from app.gui.shell.palette import Palette
 from app.gui.theme import Theme
 from app.gui.widgets.panes import splitter
-from app.storage.store import Store
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.gui.test_pictures import turned
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep_all, run_row, stored_run
 
 PARTS = np.arange(256) / 255
 LINEAR = np.where(PARTS <= 0.04045, PARTS / 12.92, ((PARTS + 0.055) / 1.055) ** 2.4)
@@ -140,9 +139,7 @@ def test_arrows_move_the_line_between_two_parts(qtbot: QtBot) -> None:
 def test_the_row_that_space_would_check_has_a_frame_checked_or_not(
     history_on: Callable[[Path], HistoryPage], database_path: Path
 ) -> None:
-    with Store.open(database_path) as store:
-        for number in (1, 2, 3):
-            keep(store, stored_run(run_row(number), measured=False))
+    keep_all(database_path, (stored_run(run_row(number), measured=False) for number in (1, 2, 3)))
     page = history_on(database_path)
     page.refresh()
     table = page.view.table
@@ -161,9 +158,7 @@ def test_the_row_that_space_would_check_has_a_frame_checked_or_not(
 
 
 def test_s_offers_what_a_click_on_a_title_does(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
-    with Store.open(database_path) as store:
-        for number in (1, 2, 3):
-            keep(store, stored_run(run_row(number), measured=False))
+    keep_all(database_path, (stored_run(run_row(number), measured=False) for number in (1, 2, 3)))
     page = history_on(database_path)
     page.refresh()
     page.key(Qt.Key.Key_S)

@@ -24,7 +24,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.format.derived import load_energy_rates
 from tests.fakes.runs import begin
 from tests.gui.screens import muted_colours, visible_text
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep_all, run_row, stored_run
 
 
 class Opened:
@@ -50,8 +50,7 @@ class Opened:
 
 @pytest.fixture
 def open_settings(qtbot: QtBot, theme: Theme, database_path: Path, background: Background) -> Callable[[], Opened]:
-    with Store.open(database_path) as store:
-        keep(store, stored_run(run_row(1)))
+    keep_all(database_path, [stored_run(run_row(1))])
     return lambda: Opened(qtbot, theme, database_path, background)
 
 
@@ -220,8 +219,7 @@ def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
 def test_opening_the_window_deletes_what_is_older_than_the_setting(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
-    with Store.open(database_path) as store:
-        keep(store, stored_run(run_row(1)))
+    keep_all(database_path, [stored_run(run_row(1))])
     retention.save_days(database_path, 30)
     workbench = Workbench(database_path, theme)
     qtbot.addWidget(workbench.window)

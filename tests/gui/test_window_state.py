@@ -15,11 +15,10 @@ from app.gui.theme import Theme
 from app.gui.widgets.panes import splitter
 from app.gui.window import HISTORY, MainWindow, Page
 from app.gui.window_state import WindowState, write_states
-from app.storage.store import Store
 from app.viewmodels.history.table import DEVICES_COLUMN
 from tests.gui.history_page import HistoryPage
 from tests.gui.screens import button
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep_all, run_row, stored_run
 
 
 @dataclass(frozen=True)
@@ -182,8 +181,7 @@ def test_a_splitter_and_columns_are_as_the_user_left_them(
     write_states(window)
     assert split()[1] == sizes
 
-    with Store.open(database_path) as store:
-        keep(store, stored_run(run_row(1)))
+    keep_all(database_path, [stored_run(run_row(1))])
     widths = []
     for _ in range(2):
         page = history_on(database_path)

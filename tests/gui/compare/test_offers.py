@@ -22,7 +22,7 @@ from tests.fakes.runs import begin
 from tests.gui.compare.test_compare import ComparePage
 from tests.gui.screens import locked
 from tests.gui.texts import displayed_text
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 
 
 class EmptyPage(ComparePage):
@@ -89,9 +89,7 @@ def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: Empty
 def test_what_was_compared_is_compared_again_in_the_next_window(
     window_state: Path, qtbot: QtBot, background: Background, database_path: Path
 ) -> None:
-    with Store.open(database_path) as store:
-        for number, units in ((1, 32), (2, 64), (3, 128)):
-            keep(store, stored_run(run_row(number, units=units)))
+    keep_all(database_path, (stored_run(run_row(number, units=16 * 2**number)) for number in (1, 2, 3)))
     first = EmptyPage(qtbot, database_path, background)
     first.controller.show_runs([3, 1])
     qtbot.waitUntil(lambda: baseline(first.view) == [(3,)])
@@ -156,9 +154,7 @@ def test_what_a_lock_kept_from_being_read_is_read_at_a_click(
     page: EmptyPage, database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wait_offer(page.qtbot, page.view, "Your own experiment")
-    with Store.open(database_path) as store:
-        for number, units in ((1, 32), (2, 64)):
-            keep(store, stored_run(run_row(number, units=units)))
+    keep_all(database_path, (stored_run(run_row(number, units=units)) for number, units in ((1, 32), (2, 64))))
     retry = page.button("Try again")
 
     def ask_all() -> None:

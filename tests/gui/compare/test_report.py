@@ -11,19 +11,16 @@ from PySide6.QtWidgets import QFileDialog, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.threads import Background
-from app.storage.store import Store
 from tests.fakes.scaling import ONE, TALKING
 from tests.gui.compare.test_compare import ComparePage
 from tests.gui.texts import displayed_text
-from tests.unit.viewmodels.stored import keep
+from tests.unit.viewmodels.stored import keep_all
 
 
 @pytest.fixture
 def screen(qtbot: QtBot, database_path: Path, background: Background) -> Iterator[ComparePage]:
     """One GPU against two, compared."""
-    with Store.open(database_path) as store:
-        for run in (*ONE, *TALKING):
-            keep(store, run)
+    keep_all(database_path, (*ONE, *TALKING))
     page = ComparePage(qtbot, database_path, background)
     page.compare(1, 2, 3, 4)
     yield page

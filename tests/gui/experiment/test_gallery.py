@@ -38,7 +38,7 @@ from tests.fakes.reference import copy_reference
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen, button
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
-from tests.unit.viewmodels.stored import keep
+from tests.unit.viewmodels.stored import keep, keep_all
 from workloads.protocol import RunSpec, Value
 
 
@@ -303,9 +303,8 @@ def test_a_preset_of_another_hour_starts_anew_and_its_verdict_is_one_click_away(
     screen_on: Open, database_path: Path
 ) -> None:
     variants = load_preset("quick").plan(CPU_INVENTORY.machine).variants
-    with Store.open(database_path) as store:
-        for number, spec in enumerate(variants, 1):
-            keep(store, result(number, spec, environment=environment_here(CPU_INVENTORY)))
+    here = environment_here(CPU_INVENTORY)
+    keep_all(database_path, (result(number, spec, environment=here) for number, spec in enumerate(variants, 1)))
     screen = screen_on(CPU_INVENTORY)
     screen.wait_for_text("Not counted, because they are older than an hour: 2 stored runs")
     assert screen.card("quick").start.text() == "Start"

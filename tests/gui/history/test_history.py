@@ -27,7 +27,7 @@ from tests.gui.actions import RecordedActions
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.gui.screens import locked
 from tests.gui.texts import displayed_text
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 
 
 @pytest.fixture
@@ -121,8 +121,7 @@ def test_in_a_narrow_window_the_answer_ends_in_how_sure_it_is(screen: HistoryPag
 def test_checked_runs_give_the_answer_that_compare_gives_and_it_goes_with_the_checks(
     screen: HistoryPage, database: Path
 ) -> None:
-    with Store.open(database) as store:
-        keep(store, stored_run(run_row(4, throughput=1600.0, implementation="cudnn")))
+    keep_all(database, [stored_run(run_row(4, throughput=1600.0, implementation="cudnn"))])
     screen.refresh()
     header, table = screen.view.overview.header, screen.view.table
     assert header.answer.text() == answer_hint(0, deleted=False)
@@ -353,8 +352,7 @@ def test_a_search_begun_before_the_runs_were_read_knows_them_all_the_same(
 
 
 def test_several_values_of_a_facet_are_chosen_at_once_and_all_are_counted(screen: HistoryPage, database: Path) -> None:
-    with Store.open(database) as store:
-        keep(store, stored_run(run_row(4, workload="wrn28-10", layout="NHWC"), measured=False))
+    keep_all(database, [stored_run(run_row(4, workload="wrn28-10", layout="NHWC"), measured=False)])
     screen.refresh()
     screen.filter("Workload", "cnn10")
     screen.wait_for("Run", "2")
@@ -423,8 +421,7 @@ def test_what_was_chosen_is_remembered_with_the_database(
 def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage, database: Path) -> None:
     screen.sort("Throughput, 1/s")
     screen.choose(1, 3)
-    with Store.open(database) as store:
-        keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
+    keep_all(database, [stored_run(run_row(4, outcome=None, throughput=None), measured=False)])
     screen.refresh()
     assert screen.column("Run") == ["2", "1", "4", "3"]
     assert screen.column("Outcome")[2] == "running"
@@ -432,8 +429,7 @@ def test_a_refresh_shows_new_runs_and_keeps_choice_and_order(screen: HistoryPage
 
 
 def test_a_run_that_another_program_stores_appears_by_itself(screen: HistoryPage, database: Path) -> None:
-    with Store.open(database) as store:
-        keep(store, stored_run(run_row(4, outcome=None, throughput=None), measured=False))
+    keep_all(database, [stored_run(run_row(4, outcome=None, throughput=None), measured=False)])
     screen.wait_for("Outcome", "running", "failed", "completed", "completed")
 
 
@@ -545,8 +541,7 @@ def test_a_problem_stands_on_the_screen_and_goes_when_it_is_solved(
 def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
     qtbot: QtBot, history_on: Callable[[Path], HistoryPage], database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with Store.open(database_path) as store:
-        keep(store, stored_run(run_row(1)))
+    keep_all(database_path, [stored_run(run_row(1))])
     screen = history_on(database_path)
     screen.refresh()
     for ask in (screen.controller.refresh, lambda: screen.controller.open_run(1)):
@@ -565,8 +560,7 @@ def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
 @pytest.fixture
 def many(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
     """Three thousand runs, number 1 the oldest."""
-    with Store.open(database_path) as store:
-        first = keep(store, stored_run(run_row(1), measured=False))
+    (first,) = keep_all(database_path, [stored_run(run_row(1), measured=False)])
     copy_runs(database_path, first, 2_999)
     made = history_on(database_path)
     made.refresh()

@@ -11,14 +11,12 @@ from app.storage.reference import reference_files
 from app.storage.store import Store
 from tests.fakes.runs import EVIDENCE, begin
 from tests.gui.history_page import HistoryPage
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 
 
 @pytest.fixture
 def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
-    with Store.open(database_path) as store:
-        for number in (1, 2):
-            keep(store, stored_run(run_row(number)))
+    keep_all(database_path, (stored_run(run_row(number)) for number in (1, 2)))
     made = history_on(database_path)
     made.refresh()
     return made
@@ -141,8 +139,7 @@ def test_while_a_run_is_going_on_the_reference_runs_wait_and_are_not_said_to_be_
         begin(store, uid="going-on")
     screen.menu_entry("View", "Reference runs")
     screen.wait_for_text("A run is active, and adding others to the database would disturb what it measures")
-    with Store.open(screen.database) as store:
-        keep(store, stored_run(run_row(4)))
+    keep_all(screen.database, [stored_run(run_row(4))])
     screen.controller.refresh()
     screen.qtbot.waitUntil(lambda: len(screen.column("Run")) == 4)
     assert "would disturb" in screen.visible_text(), "a list that is read again takes back no answer"

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
 from app.storage.store import Store
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep_all, run_row, stored_run
 
 PRESET = '[gpu]\nquestion = "?"\nrepeats = 1\nmatrix = [{workload = "dummy", settings = {batch_size = [8, 16]}}]\n'
 _LEFT, _NONE = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
@@ -41,8 +41,7 @@ class Drag:
 def test_a_database_is_added_where_it_is_dropped_and_undone_by_its_name(
     qtbot: QtBot, workbench: Workbench, tmp_path: Path
 ) -> None:
-    with Store.open(tmp_path / "theirs.vscope") as store:
-        keep(store, stored_run(run_row(1), measured=False))
+    keep_all(tmp_path / "theirs.vscope", [stored_run(run_row(1), measured=False)])
     drag = Drag(workbench, tmp_path / "theirs.vscope")
     assert drag.move()
     drag.drop()

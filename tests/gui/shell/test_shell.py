@@ -16,9 +16,8 @@ from app.gui.shell.action_table import all_actions
 from app.gui.theme import Theme
 from app.gui.widgets.dialogs import message_box
 from app.gui.window import COMPARE, HISTORY, MONITOR, RUN
-from app.storage.store import Store
 from tests.gui.windows import window_on
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep_all, run_row, stored_run
 
 
 def titles(workbench: Workbench) -> list[str]:
@@ -77,9 +76,7 @@ def test_f1_and_the_question_mark_show_every_action_and_the_palette_the_buttons_
 def test_the_palette_finds_actions_and_runs_and_goes_back_to_where_the_keyboard_was(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
-    with Store.open(database_path) as store:
-        for number in (1, 2):
-            keep(store, stored_run(run_row(number, batch_size=32 * number), measured=False))
+    keep_all(database_path, (stored_run(run_row(number, batch_size=32 * number), measured=False) for number in (1, 2)))
     with window_on(qtbot, database_path, theme) as workbench:
         palette, plots = workbench.shell.palette, workbench.run_view.live.stack
         workbench.run_view.show_live()

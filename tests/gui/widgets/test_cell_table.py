@@ -27,7 +27,7 @@ from app.viewmodels.format.cells import Column, Shrink
 from app.viewmodels.format.naming import SEPARATOR
 from app.viewmodels.history.table import ANNOTATIONS_COLUMN, OUTCOME_COLUMN, VARIANT_COLUMN
 from tests.gui.history_page import TITLES, HistoryPage
-from tests.unit.viewmodels.stored import keep, run_row, stored_run
+from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 from workloads.protocol import OutcomeName
 
 NOTE = "The first night after the driver was updated; the fans were loud"
@@ -90,8 +90,7 @@ def test_of_a_note_a_few_letters_are_not_shown(face: Face) -> None:
 def test_notes_have_the_room_that_they_need_where_there_is_some(
     history_on: Callable[[Path], HistoryPage], database_path: Path
 ) -> None:
-    with Store.open(database_path) as store:
-        run = keep(store, stored_run(replace(run_row(1), note="")))
+    (run,) = keep_all(database_path, [stored_run(replace(run_row(1), note=""))])
     page = history_on(database_path)
     page.view.resize(2000, 700)
     page.refresh()

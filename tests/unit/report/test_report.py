@@ -14,7 +14,6 @@ from app.cli.main import main
 from app.report.comparison import compare_document
 from app.report.model import ReportModel, build_report
 from app.report.render import Markup, escape_markdown, html_report, markdown_report, render_table, write_report
-from app.storage.store import Store
 from app.values import units
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
@@ -24,7 +23,7 @@ from app.viewmodels.format.ratios import describe_ratio, unit_of
 from tests.fakes.pictures import grid, with_memory_traffic
 from tests.fakes.scaling import ONE, TALKING, run_of
 from tests.fakes.traces import CONV, traced_run
-from tests.unit.viewmodels.stored import UTC_NS, keep, stopped_after_one_reading
+from tests.unit.viewmodels.stored import UTC_NS, keep_all, stopped_after_one_reading
 from workloads.protocol import RunSpec, Value
 
 HOSTILE = (
@@ -283,9 +282,7 @@ def test_a_single_reading_of_a_run_that_was_stopped_is_a_dot(tmp_path: Path, end
 
 @pytest.fixture
 def database(database_path: Path) -> Path:
-    with Store.open(database_path) as store:
-        for run in (*ONE, *TALKING):
-            keep(store, run)
+    keep_all(database_path, (*ONE, *TALKING))
     return database_path
 
 
