@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from PySide6.QtCore import QAbstractItemModel, Qt
 from PySide6.QtGui import QAction
@@ -51,9 +51,10 @@ class HistoryPage(Screen[HistoryView]):
     def _show_imported(self) -> None:
         self.controller.refresh()
 
-    def refresh(self) -> None:
+    def refresh(self) -> Self:
         with self.qtbot.waitSignal(self.view.table.chosen_changed):
             self.controller.refresh()
+        return self
 
     def open(self, run: int) -> None:
         self.controller.open_run(run)

@@ -140,8 +140,7 @@ def test_the_row_that_space_would_check_has_a_frame_checked_or_not(
     history_on: Callable[[Path], HistoryPage], database_path: Path
 ) -> None:
     keep_all(database_path, (stored_run(run_row(number), measured=False) for number in (1, 2, 3)))
-    page = history_on(database_path)
-    page.refresh()
+    page = history_on(database_path).refresh()
     table = page.view.table
 
     def frames() -> list[bool]:
@@ -159,8 +158,7 @@ def test_the_row_that_space_would_check_has_a_frame_checked_or_not(
 
 def test_s_offers_what_a_click_on_a_title_does(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
     keep_all(database_path, (stored_run(run_row(number), measured=False) for number in (1, 2, 3)))
-    page = history_on(database_path)
-    page.refresh()
+    page = history_on(database_path).refresh()
     page.key(Qt.Key.Key_S)
     menu = next(each for each in page.view.table.findChildren(QMenu) if each.isVisible())
     titles = [entry.text() for entry in menu.actions()]

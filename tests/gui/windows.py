@@ -9,7 +9,7 @@ from unittest import mock
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMessageBox
+from PySide6.QtWidgets import QLineEdit, QMessageBox
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -79,6 +79,15 @@ def choose(workbench: Workbench, **values: bool | float | str) -> None:
 
 def click_run(form: FormView) -> None:
     QTest.mouseClick(form.run_button, Qt.MouseButton.LeftButton)
+
+
+def selected_line(form: FormView, name: str) -> QLineEdit:
+    """Return the line of a field with its text selected, so that what is typed next replaces it."""
+    line = form.rows[name].control
+    assert isinstance(line, QLineEdit)
+    line.setFocus()
+    line.selectAll()
+    return line
 
 
 def press(workbench: Workbench, label: str) -> None:

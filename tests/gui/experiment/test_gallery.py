@@ -11,7 +11,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QLabel, QLineEdit, QPushButton
+from PySide6.QtWidgets import QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.gui.experiment.gallery import GalleryController, GalleryView, QuestionCard
@@ -37,6 +37,7 @@ from tests.fakes.experiments import aged, environment_here, result
 from tests.fakes.reference import copy_reference
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen, button
+from tests.gui.windows import selected_line
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from tests.unit.viewmodels.stored import keep, keep_all
 from workloads.protocol import RunSpec, Value
@@ -79,11 +80,7 @@ class RunScreen(Screen[RunView]):
         self.view.form.edited.emit(name, values)
 
     def type(self, name: str, text: str) -> None:
-        line = self.view.form.rows[name].control
-        assert isinstance(line, QLineEdit)
-        line.setFocus()
-        line.selectAll()
-        QTest.keyClicks(line, text)
+        QTest.keyClicks(selected_line(self.view.form, name), text)
 
     def wait_for_label(self, text: str) -> None:
         self.qtbot.waitUntil(lambda: text in label(self.view.form))
@@ -169,10 +166,7 @@ def test_values_are_chosen_and_typed_and_the_one_button_runs_what_they_make(scre
 def test_the_button_follows_every_key_and_is_never_older_than_the_text(screen_on: Open) -> None:
     screen = screen_on()
     button = screen.view.form.run_button
-    line = screen.view.form.rows["batch_size"].control
-    assert isinstance(line, QLineEdit)
-    line.setFocus()
-    line.selectAll()
+    line = selected_line(screen.view.form, "batch_size")
     shown = []
     for key in "8, 16-":
         QTest.keyClicks(line, key)

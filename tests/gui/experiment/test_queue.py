@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog, QLabel, QLineEdit
+from PySide6.QtWidgets import QFileDialog, QLabel
 from pytestqt.qtbot import QtBot
 
 from app.gui.app import Workbench
@@ -38,7 +38,7 @@ from app.viewmodels.run.fields import EXPERIMENT
 from tests.fakes.nvml import Card, Driver, environment
 from tests.fakes.sessions import kill_sampler
 from tests.gui.texts import displayed_text
-from tests.gui.windows import LIMIT_MS, choose, click_run, press, wait_for_outcomes, window_on
+from tests.gui.windows import LIMIT_MS, choose, click_run, press, selected_line, wait_for_outcomes, window_on
 from workloads.catalog import Machine, complete
 
 
@@ -220,11 +220,7 @@ def test_from_the_form_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> Non
     choose(workbench, seconds=0.3)
     form = workbench.run_view.form
     for name, text in (("batch_size", "8, 65536"), (f"{EXPERIMENT}repeats", "2")):
-        line = form.rows[name].control
-        assert isinstance(line, QLineEdit)
-        line.setFocus()
-        line.selectAll()
-        QTest.keyClicks(line, text)
+        QTest.keyClicks(selected_line(form, name), text)
     with qtbot.waitSignal(workbench.queue.entry_ended) as ended:
         click_run(form)
     assert workbench.run_view.live.isVisible()

@@ -26,9 +26,7 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
         store.library.set_note(3, "Too hot.\nRepeat it.")
         store.library.save_experiment([1], name="layers", preset=None, plan="{}", utc_ns=1)
         store.library.save_experiment([2, 3], name="layouts", preset=None, plan="{}", utc_ns=2)
-    made = history_on(database_path)
-    made.refresh()
-    return made
+    return history_on(database_path).refresh()
 
 
 def annotations(screen: HistoryPage, run: int) -> tuple[tuple[str, ...], str]:
@@ -196,8 +194,7 @@ def test_columns_are_chosen_and_remembered(screen: HistoryPage, history_on: Call
     assert not screen.view.table.isColumnHidden(duration)
     with screen.qtbot.waitSignal(screen.view.table.chosen_changed):
         pass
-    again = history_on(screen.database)
-    again.refresh()
+    again = history_on(screen.database).refresh()
     assert (again.view.table.isColumnHidden(duration), again.view.table.isColumnHidden(started)) == (False, True)
 
 

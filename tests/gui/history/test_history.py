@@ -42,14 +42,11 @@ def database(database_path: Path) -> Path:
 
 @pytest.fixture
 def screen(history_on: Callable[[Path], HistoryPage], database: Path) -> HistoryPage:
-    made = history_on(database)
-    made.refresh()
-    return made
+    return history_on(database).refresh()
 
 
 def test_an_empty_database_says_what_to_do(history_on: Callable[[Path], HistoryPage], database_path: Path) -> None:
-    empty = history_on(database_path)
-    empty.refresh()
+    empty = history_on(database_path).refresh()
     assert "No runs yet" in empty.visible_text()
     assert "Ctrl+1" in empty.visible_text()
     empty.button("Filter by").click()
@@ -404,14 +401,12 @@ def test_the_filter_panel_stays_with_its_values_where_nothing_is_found(screen: H
 def test_what_was_chosen_is_remembered_with_the_database(
     history_on: Callable[[Path], HistoryPage], database: Path, window_state: Path
 ) -> None:
-    first = history_on(database)
-    first.refresh()
+    first = history_on(database).refresh()
     first.filter("Workload", "lstm")
     first.wait_for("Run", "3", "1")
     first.view.overview.facets.tree.collapseAll()
     write_states(first.view)
-    again = history_on(database)
-    again.refresh()
+    again = history_on(database).refresh()
     again.wait_for("Run", "3", "1")
     tree = again.view.overview.facets.tree
     again.qtbot.waitUntil(lambda: tree.topLevelItemCount() > 0)
@@ -542,8 +537,7 @@ def test_what_a_lock_or_a_full_disk_kept_from_being_read_is_read_at_a_click(
     qtbot: QtBot, history_on: Callable[[Path], HistoryPage], database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     keep_all(database_path, [stored_run(run_row(1))])
-    screen = history_on(database_path)
-    screen.refresh()
+    screen = history_on(database_path).refresh()
     for ask in (screen.controller.refresh, lambda: screen.controller.open_run(1)):
         with monkeypatch.context() as patch:
             patch.setattr(Store, "open", locked)
@@ -562,9 +556,7 @@ def many(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hist
     """Three thousand runs, number 1 the oldest."""
     (first,) = keep_all(database_path, [stored_run(run_row(1), measured=False)])
     copy_runs(database_path, first, 2_999)
-    made = history_on(database_path)
-    made.refresh()
-    return made
+    return history_on(database_path).refresh()
 
 
 def test_thousands_of_runs_cost_only_the_cells_in_view(

@@ -25,9 +25,7 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
         for number, batch in enumerate((32, 64, 32, 128), 1):
             keep(store, stored_run(run_row(number, gpus=1, batch_size=batch), evidence=AS_REQUESTED))
         store.library.save_experiment([1, 2, 3], name="batches", preset=None, plan="{}")
-    made = history_on(database_path)
-    made.refresh()
-    return made
+    return history_on(database_path).refresh()
 
 
 def test_d_shows_in_what_two_runs_differ_and_escape_goes_back(screen: HistoryPage) -> None:

@@ -17,9 +17,7 @@ from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 @pytest.fixture
 def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> HistoryPage:
     keep_all(database_path, (stored_run(run_row(number)) for number in (1, 2)))
-    made = history_on(database_path)
-    made.refresh()
-    return made
+    return history_on(database_path).refresh()
 
 
 def pick(screen: HistoryPage, path: Path) -> None:

@@ -10,7 +10,6 @@ from PySide6.QtWidgets import (
     QGridLayout,
     QInputDialog,
     QLabel,
-    QLineEdit,
     QMenu,
     QPushButton,
     QStyle,
@@ -29,7 +28,7 @@ from app.storage.store import Store
 from app.viewmodels.run.fields import EXPERIMENT, Option
 from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import button, locked, visible_text
-from tests.gui.windows import choose
+from tests.gui.windows import choose, selected_line
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads.catalog import Machine
 from workloads.protocol import Value
@@ -158,10 +157,7 @@ def test_the_note_of_the_option_under_the_pointer_has_the_colour_of_its_name(the
 
 def test_a_number_out_of_range_is_said_beside_it_and_not_changed(view: FormView, form: VariantForm) -> None:
     view.typed.connect(form.type)
-    line = control(view, "layers")
-    assert isinstance(line, QLineEdit)
-    line.setFocus()
-    line.selectAll()
+    line = selected_line(view, "layers")
     QTest.keyClicks(line, "99999999")
     view.show_model(form.state())
     QTest.keyClick(line, Qt.Key.Key_Tab)
@@ -173,11 +169,8 @@ def test_a_number_out_of_range_is_said_beside_it_and_not_changed(view: FormView,
 
 def test_a_field_left_empty_has_its_default_again(view: FormView, form: VariantForm) -> None:
     view.typed.connect(form.type)
-    line = control(view, "layers")
-    assert isinstance(line, QLineEdit)
     view.activateWindow()
-    line.setFocus()
-    line.selectAll()
+    line = selected_line(view, "layers")
     QTest.keyClick(line, Qt.Key.Key_Delete)
     view.show_model(form.state())
     assert line.text() == "", "somebody types in it"
