@@ -203,6 +203,8 @@ PROGRAM_FAILURES = {
     " another user's; set XDG_CACHE_HOME there.",
     "^variantscope: full": "The program cannot be stored on {label}: free some space in ~/.cache there, 20 MiB are"
     " needed.",
+    "^variantscope: state": "The run cannot be stored on {label}: ~/.local/state/variantscope there is not writable, or"
+    " another user's; set XDG_STATE_HOME there.",
     "^variantscope: damaged": "What was sent to {label} arrived damaged; try again.",
     "^variantscope: python": "{label} needs Python 3.11 or newer, and the one there is older or missing: name one in"
     " the host's address (?python=PATH).",

@@ -36,7 +36,7 @@ fail() {{ echo "variantscope: $1" >&2; exit 1; }}
 get() {{
   mkdir -p "$d" && [ -O "$d" ] || fail folder
   printf '\\n%s send %s\\n' {mark} "$1"
-  head -c "$3" >"$2.$$" && mv -f "$2.$$" "$2" || fail full
+  head -c "$3" >"$2.$$" && [ $(wc -c <"$2.$$") -eq "$3" ] && mv -f "$2.$$" "$2" || {{ rm -f "$2.$$"; fail full; }}
 }}
 sum() {{ case $({{ sha256sum "$1" || shasum -a 256 "$1"; }} 2>/dev/null) in {hash}*) ;; *) return 1 ;; esac; }}
 sum "$w" || {{ get wheel "$w" {size}; sum "$w" || fail damaged; }}
@@ -60,7 +60,7 @@ set -- env {path_variable}="$PATH" "$u" tool run --quiet --from "$w" variantscop
 """
 _DETACH = """\
 f=${{XDG_STATE_HOME:-$HOME/.local/state}}/variantscope/detached/{uid}
-mkdir -p "$f" || fail full
+mkdir -p "$f" || fail state
 get orders "$f/{orders}" {size}
 printf '#!/bin/sh\nf=$1\nshift\nexec "$@" <"$f/{orders}" >>"$f/{recording}"\n' >"$f/start"
 set -- "$f" "$@" --detach

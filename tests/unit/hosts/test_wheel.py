@@ -29,7 +29,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "bin"
     folder.mkdir()
-    for name in ("sh", "head", "mv", "mkdir", "sha256sum", "uname", "chmod", "cat", "env", "rm"):
+    for name in ("sh", "head", "mv", "mkdir", "sha256sum", "uname", "chmod", "cat", "env", "rm", "wc"):
         (folder / name).symlink_to(shutil.which(name) or "")
     monkeypatch.setenv("PATH", str(folder))
     return tmp_path
@@ -103,6 +103,16 @@ def test_uv_runs_it_and_is_sent_where_it_is_missing(home: Path, monkeypatch: pyt
     assert asked == ["wheel", "uv"]
     assert f"exit status 3: tool run --quiet --from {home}/cache/variantscope/" in why
     assert start("sh:")[0] == [], "both are there"
+
+
+def test_what_a_cut_link_left_in_part_is_not_kept(home: Path) -> None:
+    (home / "python").write_text("#!/bin/sh\n")
+    (home / "python").chmod(0o700)
+    run = Start(address=parse_address(f"sh:?python={home}/python"), detached_uid="0" * 32, orders=bytes(1000))
+    cut_there = build_wheel() + bytes(999)
+    done = subprocess.run(["sh", "-c", run.script()], input=cut_there, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (1, b"variantscope: full\n")
+    assert not list(home.glob(".local/state/variantscope/detached/*/*"))
 
 
 def test_what_a_host_lacks_is_one_sentence(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
