@@ -129,7 +129,8 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
     if as_json:
         print_json({"runs": [run_document(stored) for stored in fetched]})
     elif not fetched:
-        print(f"There is no detached run on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` starts one.")
+        none = f"There is no detached run on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` starts one."
+        print(f"No detached run on {word} has begun: `{PROGRAM} hosts jobs {word}` shows them." if runs else none)
     return int(not all(stored.row.completed for stored in fetched))
 
 

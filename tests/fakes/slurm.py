@@ -173,20 +173,21 @@ def _processes(job: int) -> Iterator[int]:
                 yield int(folder.name)
 
 
-def _sbatch(options: Mapping[str, str], command: list[str]) -> int:
+def _sbatch(folder: Path, options: Mapping[str, str], command: list[str]) -> int:
     """Run a script in the background, as a job of its own that outlives this command."""
     if refusal := _refusal(options):
         print(f"sbatch: error: Batch job submission failed: {refusal}", file=sys.stderr)
         return 1
-    with Path(options["output"]).open("wb") as output:
-        subprocess.Popen(
-            ["sh", *command],  # Slurm runs a copy of the script
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            env={**os.environ, "SLURM_JOB_ID": "77", "SLURMD_NODENAME": _NODE},
-        )
+    # Slurm runs a copy of the script, and makes the output when that starts.
+    wait = f'while [ -e "$0/ahead" ]; do sleep {_POLL_S}; done; exec sh "$@" >"{options["output"]}" 2>&1'
+    subprocess.Popen(
+        ["sh", "-c", wait, folder, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        env={**os.environ, "SLURM_JOB_ID": "77", "SLURMD_NODENAME": _NODE},
+    )
     print("77")
     return 0
 
@@ -202,7 +203,7 @@ def main(words: list[str]) -> int:
         option, _, value = left.pop(0).lstrip("-").partition("=")
         options[option] = value
     folder = Path(os.environ[_FOLDER])
-    return _srun(folder, options, left) if name == "srun" else _sbatch(options, left)
+    return _srun(folder, options, left) if name == "srun" else _sbatch(folder, options, left)
 
 
 if __name__ == "__main__":

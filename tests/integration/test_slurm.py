@@ -12,7 +12,7 @@ import pytest
 
 from app.errors import UserError
 from app.hosts.book import HostEntry, add_host
-from app.hosts.fetch import detach_run, fetch_run, list_detached
+from app.hosts.fetch import detach_run, fetch_run, list_detached, stop_detached
 from app.hosts.messages import DetachedRun
 from app.hosts.remote import connect
 from app.runs.leases import FOLDER_VARIABLE
@@ -43,9 +43,9 @@ def cluster(tmp_path: Path, host_cache: Path, monkeypatch: pytest.MonkeyPatch) -
             psutil.Process(int(job) - FIRST_JOB).wait(LIMIT_S)
 
 
-def begun_run() -> DetachedRun:
-    """Return the detached run, once it is no longer queued."""
-    while not (run := list_detached(ENTRY, lambda _: None)[0]).size_bytes:
+def detached_run(*, has_begun: bool = True) -> DetachedRun:
+    """Return the detached run, which may be queued, or once it no longer is."""
+    while not (run := list_detached(ENTRY, lambda _: None)[0]).size_bytes and has_begun:
         threading.Event().wait(0.05)
     return run
 
@@ -87,14 +87,22 @@ def test_a_run_that_gives_up_waiting_leaves_the_queue(cluster: Cluster) -> None:
     assert cluster.jobs == []
 
 
-def test_a_detached_run_is_a_batch_job(cluster: Cluster, database_path: Path) -> None:
+def test_a_detached_run_is_a_batch_job_that_is_listed_and_can_be_stopped_in_the_queue(
+    cluster: Cluster, database_path: Path
+) -> None:
     with contextlib.closing(connect(ENTRY)) as connection:
-        spec = dummy(connection.host.inventory(), gpus=1)
+        spec = dummy(connection.host.inventory(), gpus=1, steps=0, seconds=600.0)
         services = RunServices(database=database_path, host=connection.host)
+        cluster.hold_queue(41)
         uid = detach_run(spec, services, ENTRY, 10.0, lambda _: None)
-    stored = fetch_run(ENTRY, begun_run().uid, database_path)
+    queued = detached_run(has_begun=False)
+    assert (queued.uid, queued.goes_on, queued.problem) == (uid, False, "not begun")
+    stop_detached(ENTRY, uid, lambda _: None)
+    cluster.release_queue()
+    stored = fetch_run(ENTRY, detached_run().uid, database_path)
     assert stored is not None
-    assert (stored.row.uid, stored.row.completed) == (uid, True)
+    assert stored.row.outcome is not None
+    assert (stored.row.uid, stored.row.outcome.name) == (uid, "stopped")
     assert stored.environment[SLURM_JOB_KEY] == "77"
 
 
@@ -112,7 +120,7 @@ def test_a_command_s_tree_travels_with_a_job_and_with_a_batch_job(
     command.read("experiment", "--no-gate", "--repeats", "1", "-s", "ms=2,40", *words)
     (folder / "helper.py").write_text("import time\n\n\ndef pause(ms):\n    time.sleep(ms / 500)\n")
     uid = command.read("run", "--detach", "-s", "ms=2", *words)["detached"]["uid"]
-    assert begun_run().uid == uid
+    assert detached_run().uid == uid
     command.read("hosts", "fetch", "lab", uid)
     with Store.open(command.database) as store:
         runs = [store.load(number) for number in (1, 2, 3)]
