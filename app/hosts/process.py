@@ -109,6 +109,7 @@ class HostProcess:
         Raises `LinkLostError` if it cannot be reached or started there, or the wait was cancelled.
         """
         quiet_s = time.monotonic() + _QUIET_S
+        unsent = {b"wheel", b"uv", b"orders"}
         while self.hello is None:
             line = self._line(_LOOK_S)
             if is_cancelled():
@@ -122,8 +123,9 @@ class HostProcess:
                     self.hello, self._offset_ns = report, report.t_ns - time.monotonic_ns()
             elif line.startswith(MARK.encode()):
                 match line.split():
-                    case [_, b"send", name]:
-                        title, data = self._start.requested(name.decode(errors="replace"))
+                    case [_, b"send", name] if name in unsent:
+                        unsent.remove(name)
+                        title, data = self._start.requested(name.decode())
                         self._notify(f"Sending {title} to {self.name} ({units.byte_size(len(data))}) …")
                         self._orders.put(data)
                     case [_, b"detached"]:

@@ -11,6 +11,7 @@ from app.hosts import process as process_module
 from app.hosts.book import Address
 from app.hosts.messages import MOST_LINE_BYTES, RunAnyway
 from app.hosts.process import HostProcess, LinkLostError
+from app.hosts.wheel import MARK
 from app.values.fields import Sample
 from app.values.samples import LogLine
 from tests.fakes.hosts import NAME, PlayedStart, played
@@ -90,6 +91,15 @@ def test_a_program_that_is_none_is_said() -> None:
     with pytest.raises(UserError, match=r"Connecting was cancelled\."):
         process.wait_hello(lambda: True)
     process.cut()
+
+
+def test_each_file_is_sent_once() -> None:
+    asked: list[str] = []
+    text = f"for _ in range(3): say(b'{MARK} send orders\\n{MARK} send x\\n')\nsay(host_hello()); listen()"
+    process = HostProcess(PlayedStart(address=Address(kind="sh"), text=text), NAME, asked.append)
+    process.wait_hello()
+    process.cut()
+    assert asked == [f"Sending the run to {NAME} (0\xa0B) …"]
 
 
 @pytest.mark.usefixtures("quick")
