@@ -113,5 +113,6 @@ def read_run(uid: str) -> Iterator[bytes]:
 
 
 def remove_run(uid: str) -> None:
-    """Remove a run's files, which another process may be doing; raises `UserError`."""
-    shutil.rmtree(_folder(uid), ignore_errors=True)
+    """Remove a run's files, unless another process has done so, or is doing it."""
+    with contextlib.suppress(UserError):
+        shutil.rmtree(_folder(uid), ignore_errors=True)

@@ -117,7 +117,7 @@ class Library:
             UserError: A living process is storing it.
         """
         with transaction(self._db, self.path):
-            self._forbid_running([run])
+            self._forbid_running([run], "another process is storing it")
             self._db.execute("UPDATE runs SET uid = uid || '-part' || run WHERE run = ?", (run,))
 
     def parts(self, uid: str) -> list[int]:
@@ -260,10 +260,12 @@ class Library:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
                 raise listing.no_such_run(run, self.path)
 
-    def _forbid_running(self, runs: Collection[int]) -> None:
+    def _forbid_running(
+        self, runs: Collection[int], why: str = "stop it first, or delete it when it has ended"
+    ) -> None:
         for run, owner in unfinished_runs(self._db.conn):
             if run in runs and owner.is_alive():
-                raise UserError(f"Run {run} is in progress; stop it first, or delete it when it has ended.")
+                raise UserError(f"Run {run} is in progress; {why}.")
 
     def _set_deleted(self, runs: Iterable[int], condition: str, utc_ns: int | None) -> list[int]:
         moved = []

@@ -233,6 +233,18 @@ def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder
     assert weights_path(database_path, over.uid).read_bytes() == weights
 
 
+def test_two_programs_fetch_one_run(entry: HostEntry, database_path: Path, tmp_path: Path) -> None:
+    run = detach(entry, database_path, long_run)
+    (first, second) = [Fetching(entry, run, path) for path in (database_path, tmp_path / "another.db")]
+    first.recorder.wait(Block)
+    second.recorder.wait(Block)
+    with pytest.raises(UserError, match="another process is storing it"):
+        fetch_run(entry, run.uid, database_path)
+    stop_detached(entry, run.uid, ignore)
+    stored = [fetching.result() for fetching in (first, second)]
+    assert [None if one is None else one.row.uid for one in stored] == [run.uid] * 2
+
+
 def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_path: Path, over: DetachedRun) -> None:
     with Store.open(database_path) as store:
         keep(store, uid=over.uid)
