@@ -302,7 +302,7 @@ def test_what_a_worker_started_ends_with_the_program_there(here: Connection, tmp
     leaver.chmod(0o700)
     with going(dummy(here.host.inventory(), interpreter=str(leaver)), services_on(here, tmp_path)) as run:
         end_s = time.monotonic() + LIMIT_S
-        while not pid_file.exists() and time.monotonic() < end_s:
+        while not (pid_file.exists() and psutil.pid_exists(int(pid_file.read_text()))) and time.monotonic() < end_s:
             threading.Event().wait(0.01)
         left = psutil.Process(int(pid_file.read_text()))
         psutil.Process(runner_of(here).process.pid).children()[0].kill()
