@@ -264,6 +264,7 @@ class Server:
                     quiet = units.exactly(messages.LOST_S, "s")
                     cause = "so the link is cut or the program that started it is suspended"
                     return f"it heard nothing for {quiet}, {cause}."
+            return "" if self._is_detached else "it was asked to (SIGTERM)."
         except ProtocolError as error:
             return f"what it was told is {error}."
         except Exception as error:  # noqa: BLE001 - the edge of the process: whatever happens, nothing is left here
@@ -272,7 +273,13 @@ class Server:
             # What ends now does so because this process does.
             self._reports.end()
             self._feed.close()
-        return ""
+
+    def terminate(self) -> None:
+        """End a detached run, or all at once, which the guard may no longer do: a link that is cut kills it soon."""
+        if self._is_detached:
+            self.stop(_TERMINATED)
+        else:
+            self._is_over = True
 
     def _follow(self, order: messages.Order) -> None:
         match order:
@@ -405,8 +412,7 @@ def serve(*, is_detached: bool) -> NoReturn:
     server = Server(scratch, guard, is_detached=is_detached)
     configure_child()
     logging.getLogger("variantscope").addHandler(logging.NullHandler())
-    if is_detached:
-        signal.signal(signal.SIGTERM, lambda *_: server.stop(_TERMINATED))
+    signal.signal(signal.SIGTERM, lambda *_: server.terminate())
     if complaint := server.follow_all():
         print_error(f"The program on {platform.node()} ends: {complaint}")
     end_everything(scratch)

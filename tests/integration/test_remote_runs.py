@@ -295,6 +295,17 @@ def test_a_killed_program_ends_its_run_with_the_reason_and_leaves_nothing(
     assert psutil.wait_procs(processes, timeout=LIMIT_S)[1] == [], "nothing is left there"
 
 
+def test_a_program_that_was_suspended_when_the_link_was_closed_leaves_nothing(host_cache: Path, tmp_path: Path) -> None:
+    with connected(host_cache, environment={"TMPDIR": str(tmp_path)}) as connection:
+        (program,) = psutil.Process(connection.process.process.pid).children()
+        assert list(tmp_path.glob("variantscope-host-*"))
+        program.suspend()
+        connection.close()
+        program.resume()
+        program.wait(LIMIT_S)
+    assert not list(tmp_path.glob("variantscope-host-*"))
+
+
 def test_what_a_worker_started_ends_with_the_program_there(here: Connection, tmp_path: Path) -> None:
     leaver = tmp_path / "python-leaver"
     pid_file = tmp_path / "pid"
