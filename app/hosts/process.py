@@ -81,7 +81,8 @@ class HostProcess:
         # Held while stdout is read, or closed.
         self._reading = threading.RLock()
         self._unread = bytearray()
-        self._output = b""
+        # What was printed before the hello, such as by a login shell.
+        self._preamble = b""
         self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
         self._offset_ns = -(2**63)
@@ -116,7 +117,7 @@ class HostProcess:
                 raise self._lose("Connecting was cancelled.")
             if line is None:
                 if time.monotonic() > quiet_s and not self._waits_for:
-                    self._wait_for(f"Waiting for {self.name} to answer …")
+                    self._tell_wait(f"Waiting for {self.name} to answer …")
             elif line.startswith(HELLO):
                 report = self._decode(line)
                 if isinstance(report, HostHello):
@@ -130,15 +131,15 @@ class HostProcess:
                         self._orders.put(data)
                     case [_, b"detached"]:
                         self.is_detached = self._is_closing = True
-            else:  # such as a login shell's
-                self._output += line
-                if len(self._output) > _MOST_GARBAGE_BYTES:
-                    beginning = one_line(self._output[:200].decode(errors="replace"))
+            else:
+                self._preamble += line
+                if len(self._preamble) > _MOST_GARBAGE_BYTES:
+                    beginning = one_line(self._preamble[:200].decode(errors="replace"))
                     raise self._lose(
                         f"{self.name} prints so much before a command runs that the program cannot answer; its shell"
                         f" should print nothing without a terminal: {beginning}"
                     )
-        self._output = b""
+        self._preamble = b""
         return self.hello
 
     def send(self, order: Order) -> None:
@@ -239,8 +240,8 @@ class HostProcess:
         except subprocess.TimeoutExpired:
             return f"The program on {self.name} closed its stdout; try again."
         self._threads[0].join(_LAST_WORDS_S)
-        output = b"" if self.hello is not None else self._output + self._unread
-        all_output = "\n".join((output.decode(errors="replace"), *self._stderr))
+        preamble = b"" if self.hello is not None else self._preamble + self._unread
+        all_output = "\n".join((preamble.decode(errors="replace"), *self._stderr))
         return explain_end(self.address, exit_status, all_output)
 
     def _write(self) -> None:
@@ -268,9 +269,9 @@ class HostProcess:
                 if waits_for is None:
                     self._stderr.append(text)
                 else:
-                    self._wait_for(waits_for)
+                    self._tell_wait(waits_for)
 
-    def _wait_for(self, sentence: str) -> None:
+    def _tell_wait(self, sentence: str) -> None:
         if sentence != self._waits_for:
             self._waits_for = sentence
             self._notify(sentence)

@@ -119,8 +119,8 @@ def carry(ray: Any, gpus: int | None, options: dict[str, str], output: int) -> N
             _end(f"No node of the cluster has {gpus} GPUs: the largest has {most}.")
         needs = {"num_gpus": gpus, "num_cpus": float(options.get("cpus", 1)), "resources": kinds}
     groups = {"output": 1, "orders": 1}
-    once = ray.remote(**needs, max_restarts=0, max_task_retries=0, concurrency_groups=groups)(ProgramActor)
-    actor = once.remote(gpus)
+    actor_class = ray.remote(**needs, max_restarts=0, max_task_retries=0, concurrency_groups=groups)(ProgramActor)
+    actor = actor_class.remote(gpus)
 
     def pass_orders() -> None:
         data = b"orders"

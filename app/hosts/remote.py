@@ -169,8 +169,9 @@ def follow_run(
         if wishes.begins_anyway:
             wishes.begins_anyway = False
             process.send(messages.RunAnyway())
-        if bool(now_silent := process.silent_warning()) != bool(warning):
-            warning = now_silent
+        # Once when it falls silent, and once when it is heard again; the text counts the seconds.
+        if bool(silent := process.silent_warning()) != bool(warning):
+            warning = silent
             yield Waiting(process.now_ns(), warning)
 
 
@@ -291,7 +292,7 @@ class Connection:
     def take(self, gpus: int, notify: Callable[[str], None], is_cancelled: Callable[[], bool]) -> HostProcess:
         """Return an idle program, or start one on a node with that many GPUs; raises `UserError`."""
         with self._lock:
-            # Nobody listened to an idle one, but its telemetry tells of a lost link.
+            # Nobody read what an idle one sent: one look says whether it has ended. A lost host has none.
             while self._idle and self.lost is None:
                 process = self._idle.pop()
                 with contextlib.suppress(LinkLostError):

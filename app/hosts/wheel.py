@@ -42,6 +42,8 @@ sum() {{ case $({{ sha256sum "$1" || shasum -a 256 "$1"; }} 2>/dev/null) in {has
 sum "$w" || {{ get wheel "$w" {size}; sum "$w" || fail damaged; }}
 {find}
 """
+"""Its variables: the cache `c`, this version's folder `d` and wheel `w` in it, then Python `p` or uv `u`; `$@` starts
+the program. A detached run has the folder `f`."""
 _BY_PYTHON = """\
 p={python}
 "$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || fail python
