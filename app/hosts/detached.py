@@ -71,9 +71,7 @@ def list_runs() -> DetachedRuns:
                 order_line = next((line for line in lines if line.startswith(_RUN_ORDER)), b"")
             order = msgspec.json.decode(order_line, type=RunOrder)
             spec = order.start.spec
-            stderr = ""
-            with contextlib.suppress(FileNotFoundError):  # a batch job that is queued has none
-                stderr = (folder / STDERR).read_text(encoding="utf-8", errors="replace").strip()
+            stderr = (folder / STDERR).read_text(encoding="utf-8", errors="replace").strip().splitlines()
             runs.append(
                 DetachedRun(
                     uid=order.uid,
@@ -82,7 +80,7 @@ def list_runs() -> DetachedRuns:
                     detached_utc_ns=order.utc_ns,
                     goes_on=goes_on,
                     size_bytes=size_bytes,
-                    problem="" if size_bytes or goes_on else (stderr.splitlines() or ["not begun"])[-1][:500],
+                    problem="" if size_bytes or goes_on else (stderr or ["not begun"])[-1][:500],
                 )
             )
     return DetachedRuns(tuple(sorted(runs, key=lambda run: run.detached_utc_ns)))

@@ -31,8 +31,7 @@ _READ_BYTES = 1 << 16
 _READINGS_PER_S, _READINGS_AT_ONCE = 5_000, 20_000
 """A host that sends more counts as lost: 200 GPUs have 4,000 per second."""
 _END_S, _CUT_S = 1.0, 0.4
-"""How long a launcher may take to end after its stdin closes, and after SIGTERM; the program there also ends by itself.
-"""
+"""How long a launcher may take to end after its stdin closes, and after SIGTERM; the program ends by itself, too."""
 _LAST_WORDS_S = 5.0
 """How long one that closed its stdout may take to end and say why."""
 _LOOK_S = 0.1
@@ -81,7 +80,6 @@ class HostProcess:
         # Held while stdout is read, or closed.
         self._reading = threading.RLock()
         self._unread = bytearray()
-        # What was printed before the hello, such as by a login shell.
         self._preamble = b""
         self._orders: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
         self._stderr: deque[str] = deque(maxlen=_MOST_STDERR_LINES)
@@ -131,7 +129,7 @@ class HostProcess:
                         self._orders.put(data)
                     case [_, b"detached"]:
                         self.is_detached = self._is_closing = True
-            else:
+            else:  # such as a login shell's
                 self._preamble += line
                 if len(self._preamble) > _MOST_GARBAGE_BYTES:
                     beginning = one_line(self._preamble[:200].decode(errors="replace"))

@@ -42,8 +42,7 @@ sum() {{ case $({{ sha256sum "$1" || shasum -a 256 "$1"; }} 2>/dev/null) in {has
 sum "$w" || {{ get wheel "$w" {size}; sum "$w" || fail damaged; }}
 {find}
 """
-"""Its variables: the cache `c`, this version's folder `d` and wheel `w` in it, then Python `p` or uv `u`; `$@` starts
-the program. A detached run has the folder `f`."""
+"""Cache `c`, this version's folder `d` and wheel `w`, Python `p`, uv `u`, a detached run's `f`; `$@` starts it."""
 _BY_PYTHON = """\
 p={python}
 "$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' </dev/null || fail python
@@ -75,7 +74,9 @@ until [ -s "$f/{RECORDING}" ]; do
   kill -0 $! 2>/dev/null || {{ tail -n 1 "$f/{STDERR}" >&2; rm -r "$f"; exit 1; }}
   sleep 0.1
 done"""
-_BY_SBATCH = f'sbatch --parsable %s --output="$f/{STDERR}" "$f/start" "$@" >&2 || {{ rm -r "$f"; exit 1; }}'
+_BY_SBATCH = f"""\
+: >"$f/{STDERR}"
+sbatch --parsable %s --output="$f/{STDERR}" "$f/start" "$@" >&2 || {{ rm -r "$f"; exit 1; }}"""
 
 
 def _requirements() -> tuple[str, list[str]]:

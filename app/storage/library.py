@@ -4,7 +4,7 @@ import json
 import time
 import unicodedata
 import uuid
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -260,9 +260,7 @@ class Library:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
                 raise listing.no_such_run(run, self.path)
 
-    def _forbid_running(
-        self, runs: Collection[int], why: str = "stop it first, or delete it when it has ended"
-    ) -> None:
+    def _forbid_running(self, runs: Sequence[int], why: str = "stop it first, or delete it when it has ended") -> None:
         for run, owner in unfinished_runs(self._db.conn):
             if run in runs and owner.is_alive():
                 raise UserError(f"Run {run} is in progress; {why}.")

@@ -137,7 +137,9 @@ def launcher() -> psutil.Process:
     return launched
 
 
-def test_a_run_is_fetched_whole_whoever_was_killed_before(entry: HostEntry, database_path: Path, folder: Path) -> None:
+def test_a_run_is_fetched_whole_whoever_was_killed_before_or_fetches_too(
+    entry: HostEntry, database_path: Path, folder: Path
+) -> None:
     run = detach(entry, database_path, long_run)
     assert (run.goes_on, run.workload) == (True, "dummy")
     cut = Fetching(entry, run, database_path)
@@ -153,7 +155,12 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before(entry: HostEntry, data
     assert stored_runs(database_path) == []
     whole = Fetching(entry, run, database_path)
     whole.recorder.wait(Block)
+    other = Fetching(entry, run, folder.parent / "other.db")
+    other.recorder.wait(Block)
+    with pytest.raises(UserError, match="another process is storing it"):
+        fetch_run(entry, run.uid, database_path)
     stop_detached(entry, run.uid, ignore)
+    assert other.result() is not None
     stored = whole.result()
     assert stored is not None
     assert stored.row.outcome is not None
@@ -231,18 +238,6 @@ def test_weights_come_with_the_run(entry: HostEntry, database_path: Path, folder
     stored = fetch_run(entry, over.uid, database_path)
     assert stored is not None
     assert weights_path(database_path, over.uid).read_bytes() == weights
-
-
-def test_two_programs_fetch_one_run(entry: HostEntry, database_path: Path, tmp_path: Path) -> None:
-    run = detach(entry, database_path, long_run)
-    (first, second) = [Fetching(entry, run, path) for path in (database_path, tmp_path / "another.db")]
-    first.recorder.wait(Block)
-    second.recorder.wait(Block)
-    with pytest.raises(UserError, match="another process is storing it"):
-        fetch_run(entry, run.uid, database_path)
-    stop_detached(entry, run.uid, ignore)
-    stored = [fetching.result() for fetching in (first, second)]
-    assert [None if one is None else one.row.uid for one in stored] == [run.uid] * 2
 
 
 def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_path: Path, over: DetachedRun) -> None:
