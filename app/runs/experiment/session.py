@@ -488,13 +488,15 @@ class ExperimentSession:
     def run_once(self, planned_run: PlannedRun) -> RunHeader:
         """Execute one run, part of the experiment from its start; return it as stored, with other GPUs in use."""
         assert self._equality is not None, "runs are made within `run`"
+        host = self._services.host
         session = RunSession(
             planned_run.spec,
             self._services,
             (*self._listener.sinks(planned_run), _BeginningSink(planned_run.spec, self._add_runs, self._equality)),
             environment={**planned_run.environment, PLANNED_KEY: self._plan.extent},
             lease=planned_run.lease,
-            idle_wait_s=IdleLimits.of_plan(self._plan.max_idle_wait_s).wait_s,
+            # On this machine the experiment itself has waited.
+            idle_wait_s=IdleLimits.of_plan(self._plan.max_idle_wait_s).wait_s if host.remote_run is not None else None,
         )
         with self._registered(_ActiveRun(session, planned_run.lease.devices)) as active:
             session.run()
