@@ -279,6 +279,7 @@ class Server:
         if self._is_detached:
             self.stop(_TERMINATED)
         else:
+            self._reports.end()  # a worker that dies of the same signal is no crash
             self._is_over = True
 
     def _follow(self, order: messages.Order) -> None:
