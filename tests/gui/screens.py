@@ -46,6 +46,14 @@ class Screen(Generic[View]):
         self.qtbot.waitUntil(lambda: text in self.visible_text())
 
 
+def expose(qtbot: QtBot, widget: QWidget, width: int, height: int) -> None:
+    """Show a widget in this size, and have it closed at the test's end."""
+    qtbot.addWidget(widget)
+    widget.resize(width, height)
+    with qtbot.waitExposed(widget):
+        widget.show()
+
+
 def locked(path: Path) -> Store:
     """What `Store.open` does while another program writes."""
     raise DatabaseLockedError(f"{path} is locked by another program.")

@@ -16,6 +16,7 @@ from app.gui.shell.palette import Palette
 from app.gui.theme import Theme
 from app.gui.widgets.panes import splitter
 from tests.gui.history_page import TITLES, HistoryPage
+from tests.gui.screens import expose
 from tests.gui.test_pictures import turned
 from tests.unit.viewmodels.stored import keep_all, run_row, stored_run
 
@@ -124,10 +125,7 @@ def keyboard_faults(qtbot: QtBot, theme: Theme, shown: QWidget, looked_at: list[
 def test_arrows_move_the_line_between_two_parts(qtbot: QtBot) -> None:
     for orientation, key in ((Qt.Orientation.Horizontal, Qt.Key.Key_Left), (Qt.Orientation.Vertical, Qt.Key.Key_Up)):
         made = splitter(orientation, QWidget(), QWidget(), (1, 1))
-        qtbot.addWidget(made)
-        made.resize(400, 400)
-        with qtbot.waitExposed(made):
-            made.show()
+        expose(qtbot, made, 400, 400)
         before = made.sizes()[0]
         with qtbot.waitSignal(made.splitterMoved):
             QTest.keyClick(made.handle(1), key)

@@ -25,7 +25,7 @@ from app.viewmodels.history.run_detail import run_detail
 from tests.fakes.evidence import AS_REQUESTED
 from tests.gui.actions import RecordedActions
 from tests.gui.history_page import TITLES, HistoryPage
-from tests.gui.screens import locked
+from tests.gui.screens import expose, locked
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 
@@ -502,10 +502,7 @@ def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(
     few = run_detail(stored_run(run_row(2, gpus=1, outcome="failed", throughput=None), measured=False), UTC)
     views = [RunPageView(theme, recorded.actions) for _ in range(2)]
     for view in views:
-        qtbot.addWidget(view)
-        view.resize(1400, 860)
-        with qtbot.waitExposed(view):
-            view.show()
+        expose(qtbot, view, 1400, 860)
     views[0].show_model(run_detail(stored_run(run_row(1, gpus=1)), UTC))
     qtbot.waitUntil(lambda: not views[0].panels.busy)
     views[0].grab()

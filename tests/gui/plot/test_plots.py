@@ -15,15 +15,12 @@ from app.gui.theme import DARK, DARK_ALWAYS, LIGHT, Theme, style_sheet
 from app.gui.widgets.basic import plain_tooltip
 from app.viewmodels.charts.palette import HUES
 from app.viewmodels.plot.model import Band, LiveSeries, Look, Marker, ShiftedCurve, Strip
-from tests.gui.screens import set_curve
+from tests.gui.screens import expose, set_curve
 
 
 def panel(qtbot: QtBot, theme: Theme) -> TimePanel:
     made = TimePanel("Power", "W", theme)
-    qtbot.addWidget(made)
-    made.resize(600, 200)
-    with qtbot.waitExposed(made):
-        made.show()
+    expose(qtbot, made, 600, 200)
     return made
 
 

@@ -22,6 +22,7 @@ from app.viewmodels.run.live import LiveModel
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED, PORTABLE
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.gui.actions import RecordedActions
+from tests.gui.screens import expose
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, started, training
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
@@ -45,10 +46,7 @@ def panel(qtbot: QtBot, theme: Theme) -> EvidencePanel:
 @pytest.fixture
 def page(qtbot: QtBot, theme: Theme, recorded: RecordedActions) -> RunPageView:
     made = RunPageView(theme, recorded.actions)
-    qtbot.addWidget(made)
-    made.resize(1400, 900)
-    with qtbot.waitExposed(made):
-        made.show()
+    expose(qtbot, made, 1400, 900)
     return made
 
 
