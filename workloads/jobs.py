@@ -37,7 +37,10 @@ def perform(request: JobRequest) -> JobResult:
     try:
         match request:
             case TryWeights():
-                return _try_weights(request, backend)
+                saved = read(Path(request.weights_path), request.trained)
+                spec = approve(request.spec, request.gpu_uuids)
+                backend.import_framework(request.gpu_uuids)
+                return compare_outputs(saved, backend.infer(saved, spec))
             case ExportModel():
                 return _export_model(request, backend)
             case Calibrate():
@@ -65,13 +68,6 @@ def _failure_reason(error: Exception, request: JobRequest, backend: Backend) -> 
     source = request.source if isinstance(request, DescribeFile | ComputeGradients) else None
     outcome = outcome_of(error, variant, None, source, backend.explain_error(error))
     return outcome.reason or sentence(str(error))
-
-
-def _try_weights(request: TryWeights, backend: Backend) -> OutputDifference:
-    saved = read(Path(request.weights_path), request.trained)
-    spec = approve(request.spec, request.gpu_uuids)
-    backend.import_framework(request.gpu_uuids)
-    return compare_outputs(saved, backend.infer(saved, spec))
 
 
 def _export_model(request: ExportModel, backend: Backend) -> OutputDifference:

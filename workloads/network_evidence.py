@@ -13,16 +13,6 @@ from workloads.recurrent import OpPattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 
 
-def expected_patterns(spec: RunSpec) -> dict[str, OpPattern]:
-    """Return the pattern of every implementation in a variant's sizes, the most common name first."""
-    config, layer = config_of(spec.workload, spec.variant), RECURRENT_LAYERS[spec.workload]
-    return {
-        implementation.name: implementation.pattern(config)
-        for implementation in layer.implementations
-        if implementation.pattern is not None
-    }
-
-
 def observed_pattern(ops: Sequence[Op], *, fully_compiled: bool = False) -> OpPattern:
     """Return the pattern of one device's operations; loops of several kinds count as none."""
     forward = [op for op in ops if not op.backward]
@@ -50,7 +40,12 @@ def _iteration_pattern(ops: Sequence[Op]) -> OpPattern:
 
 
 def matching_implementations(pattern: OpPattern, spec: RunSpec) -> tuple[str, ...]:
-    expected = expected_patterns(spec)
+    config, layer = config_of(spec.workload, spec.variant), RECURRENT_LAYERS[spec.workload]
+    expected = {
+        implementation.name: implementation.pattern(config)
+        for implementation in layer.implementations
+        if implementation.pattern is not None
+    }
     if pattern.fully_compiled:
         looped = bool(pattern.loops) and not pattern.cudnn and not pattern.blocks
         return tuple(name for name, pattern_ in expected.items() if pattern_.loops and looped)
@@ -131,7 +126,11 @@ def image_layout(observation: Observation) -> Aspect:
     mismatches, differs = [op for op in ops if op.layout != requested], ""
     if mismatches:
         differs = f"{_mismatch_message(observation, mismatches, len(ops))}: {_mismatch_cause(observation, mismatches)}."
-    actual, note = " and ".join(sorted(layouts)) or None, _transposes_note(observation)
+    graph = [op for op in observation.graph if op.kind == "transpose" and not op.compiled]
+    traced = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
+    counts = [f"{len(graph)} in the executed graph{_layer_names(observation, graph)}"] if graph else []
+    counts += [f"{traced / observation.trace.steps:g} a step among the traced kernels"] if traced else []
+    actual, note = " and ".join(sorted(layouts)) or None, (f"Transposes: {', '.join(counts)}." if counts else None)
     return compared("layout", requested, actual, differs, observation.no_product_reason, note)
 
 
@@ -159,14 +158,6 @@ def _mismatch_cause(observation: Observation, ops: Sequence[Op]) -> str:
     if observation.variant["layout_optimizer"]:
         return "TensorFlow's graph optimizer changes layouts; use layout_optimizer=false"
     return "the implementation did not keep the requested layout"
-
-
-def _transposes_note(observation: Observation) -> str | None:
-    graph = [op for op in observation.graph if op.kind == "transpose" and not op.compiled]
-    traced = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
-    counts = [f"{len(graph)} in the executed graph{_layer_names(observation, graph)}"] if graph else []
-    counts += [f"{traced / observation.trace.steps:g} a step among the traced kernels"] if traced else []
-    return f"Transposes: {', '.join(counts)}." if counts else None
 
 
 _NORMS = {

@@ -61,6 +61,8 @@ def _walk_computation(
             yield from _walk_computation(computations, called, inside, kernel, branch=conditional)
         if type_ := _op_type(instruction):
             operand = instructions[instruction.operand_ids[0]]
+            # TensorFlow requests the highest if TF32 is off.
+            precisions = instruction.precision_config.operand_precision
             yield Op(
                 type=type_,
                 name=instruction.metadata.op_name or instruction.name,
@@ -69,7 +71,7 @@ def _walk_computation(
                 loop=loop,
                 branch=branch,
                 compiled=True,
-                exact=_keeps_precision(instruction),
+                exact=_HIGHEST_PRECISION in precisions or b"HIGHEST" in instruction.backend_config,
                 kernel=fusion or instruction.name,
             )
 
@@ -85,12 +87,6 @@ def _convolution_layout(convolution: Any, images: Any) -> str:
     """Return the layout by the channels' position in memory: XLA keeps the order of axes and chooses the layout."""
     channels = convolution.convolution_dimension_numbers.input_feature_dimension
     return "NHWC" if images.shape.layout.minor_to_major[0] == channels else "NCHW"
-
-
-def _keeps_precision(instruction: Any) -> bool:
-    """Return whether its operands keep their precision: TensorFlow requests the highest if TF32 is off."""
-    precisions = instruction.precision_config.operand_precision
-    return any(precision == _HIGHEST_PRECISION for precision in precisions) or b"HIGHEST" in instruction.backend_config
 
 
 class Profiled(NamedTuple):

@@ -224,6 +224,7 @@ def summarise(
     examples, steps = int(blocks.examples[measured].sum()), int(block_steps.sum())
     seconds = float((end_ns - start_ns).sum()) / 1e9
     p50, p95, p99 = _step_ms_percentiles(step_ms(blocks)[measured], block_steps)
+    compiling = next((phase for phase in run.phases if phase.name == "compile"), None)
     return Summary(
         throughput=examples / seconds if seconds else None,
         blocks=measured.size,
@@ -236,7 +237,7 @@ def summarise(
         step_ms_p99=p99,
         loss_first=_first_present(blocks.loss),
         loss_last=_first_present(blocks.loss[::-1]),
-        compile_s=_compile_s(run),
+        compile_s=(compiling.end_ns - compiling.start_ns) / 1e9 if compiling and compiling.end_ns is not None else None,
         mean_power_mw=energy_used.energy_mj / ((window[1] - window[0]) / 1e9) if energy_used and window else None,
         energy_mj_per_example=energy_used.energy_mj / examples if energy_used and examples else None,
         energy_source=energy_used.source if energy_used else None,
@@ -314,15 +315,6 @@ def _step_ms_percentiles(of_blocks: Floats, steps: Ints) -> tuple[float | None, 
 def _first_present(values: Floats) -> float | None:
     present = values[~np.isnan(values)]
     return float(present[0]) if present.size else None
-
-
-def _compile_s(run: StoredRun) -> float | None:
-    compile_phase = next((phase for phase in run.phases if phase.name == "compile"), None)
-    return (
-        (compile_phase.end_ns - compile_phase.start_ns) / 1e9
-        if compile_phase and compile_phase.end_ns is not None
-        else None
-    )
 
 
 def _peak_bytes(run: StoredRun) -> int | None:

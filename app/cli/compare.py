@@ -4,7 +4,7 @@ import functools
 import os
 import shlex
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -322,7 +322,10 @@ def print_comparison(comparison: Comparison, database: Path | None = None) -> No
     warnings = [warning for warning in comparison.warnings if warning.key != EVIDENCE]
     lines = [
         *(note.sentence for note in comparison.notes if note.key in ("baseline", "accuracy")),
-        *warning_lines(warnings, database),
+        *[
+            f"{'Note' if warning.severity == 'note' else 'Warning'}: {warning.sentence}{_remedy(warning, database)}"
+            for warning in warnings
+        ],
     ]
     if comparison.scaling:
         numbers = [str(row.run) for row in comparison.rows]
@@ -399,14 +402,6 @@ def _words(column: str, runs: Sequence[RunRow]) -> str:
         return VERIFICATIONS[state].symbol if (state := combined_state(runs)) else ""
     words = (row.host or cells.THIS_MACHINE if column == "host" else cells.outcome(row.outcome).text for row in runs)
     return ", ".join(dict.fromkeys(words))
-
-
-def warning_lines(warnings: Iterable[Statement], database: Path | None = None) -> list[str]:
-    """Return one line per warning, with the command that would settle it; `database` is the user's path."""
-    return [
-        f"{'Note' if warning.severity == 'note' else 'Warning'}: {warning.sentence}{_remedy(warning, database)}"
-        for warning in warnings
-    ]
 
 
 def _remedy(warning: Statement, database: Path | None) -> str:

@@ -80,7 +80,13 @@ def main(words: Sequence[str], upper: UpperLayers = _NONE) -> int:
 
     A shell requests a completion by environment variables (click's documentation, Shell Completion).
     """
-    _prepare_output()
+    # None if the program was started with it closed: https://docs.python.org/3/library/sys.html#sys.stdout
+    for name in ("stdin", "stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
     if instruction := os.environ.get(COMPLETE_VARIABLE):
         return shell_complete(program, {"obj": upper}, "variantscope", COMPLETE_VARIABLE, instruction)
     with plain_output():
@@ -123,16 +129,3 @@ def _run(words: Sequence[str], upper: UpperLayers) -> int:
             return int(program.invoke(context))
     except click.exceptions.Exit as end:
         return end.exit_code
-
-
-def _prepare_output() -> None:
-    """Drop output that nobody reads, and print `?` for a character that the reader's encoding lacks.
-
-    A stream is None if the program was started with it closed (https://docs.python.org/3/library/sys.html#sys.stdout).
-    """
-    for name in ("stdin", "stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, Path(os.devnull).open("r" if name == "stdin" else "w", encoding="utf-8"))  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")

@@ -175,7 +175,12 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
     with run_services(database, on=on) as services, Store.open(services.database) as store:
         rows = [store.load_header(number).row for number in dict.fromkeys(runs)]
         baseline, *compared = [group[0].spec for group in group_by_variant(rows)]
-        _refuse_uncheckable([baseline, *compared], services.host.machine)
+        if not compared:
+            raise UsageError("check-equal takes runs of two variants or more; the first one is the reference.")
+        if not can_be_checked(baseline):
+            raise UserError(f"{baseline.workload} computes nothing that could be checked.")
+        for reason in filter(None, map(services.host.refusal, [baseline, *compared])):
+            raise UserError(reason)
         checker = EqualityChecker(baseline, services, say, lambda: not stop.is_set())
         with stop_on_interrupt(stop.set):
             equality_checks = list(checker.check(compared))
@@ -197,16 +202,6 @@ def check_equal(database: Path | None, as_json: bool, runs: Sequence[int], on: s
             print(sentence)
     same = [judge_check(check, spec).state == "same" for spec, check in equality_checks]
     return int(len(same) < len(compared) or not all(same))
-
-
-def _refuse_uncheckable(specs: Sequence[RunSpec], machine: Machine) -> None:
-    """Raise `UserError` if variants cannot be checked."""
-    if len(specs) < 2:
-        raise UsageError("check-equal takes runs of two variants or more; the first one is the reference.")
-    if not can_be_checked(specs[0]):
-        raise UserError(f"{specs[0].workload} computes nothing that could be checked.")
-    for refusal in (refusal for spec in specs for refusal in catalog.check(spec, machine)):
-        raise UserError(refusal.reason)
 
 
 def _gpus(requested: str | None, run: RunRow, machine: Machine) -> int:

@@ -50,11 +50,6 @@ def pipe_name(pipe: IO[bytes]) -> str:
     return f"pipe:[{os.fstat(pipe.fileno()).st_ino}]"
 
 
-def kill_process_group(leader: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(leader, signal.SIGKILL)
-
-
 def end_writers(pipes: Collection[str]) -> list[int]:
     """Kill every other process that can write to these pipes, and return their ids; only on Linux.
 
@@ -328,7 +323,8 @@ class LocalWorker(Generic[Said]):
         self._process.terminate()
 
     def kill(self) -> None:
-        kill_process_group(self._process.pid)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _write_orders(self, pipe: BinaryIO) -> None:
         # It may die before it reads: then the pipe is broken. If it never reads, only this thread waits.

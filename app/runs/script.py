@@ -78,7 +78,9 @@ def script_variants(
             f"python, such as python -m torch.distributed.run."
         )
     origin = _find_origin(script)
-    _check_arguments(script.command.words, origin)
+    for path in map(Path, script.command.words):  # an absolute path would bypass the frozen tree
+        if path.is_absolute() and path.suffix == ".py" and path.is_relative_to(origin.root):
+            raise UsageError(f"{path} would not run as it is frozen: name it relative to {origin.folder}.")
     lists: dict[str, Sequence[Value]] = {
         **{catalog.placeholder_key(name) if name in names else name: values for name, values in settings.items()},
         **{f"{catalog.VARIABLE}{name}": values for name, values in script.variables.items()},
@@ -123,13 +125,6 @@ def _check_names(names: Iterable[str], settings: Iterable[str], program_names: S
             f"The command has no placeholder {{{unknown[0]}}} for -s {unknown[0]}, and scripts have no such "
             f"parameter; they have: {', '.join(program_names)}."
         )
-
-
-def _check_arguments(words: Iterable[str], origin: _Origin) -> None:
-    """Raise `UsageError` for an absolute path into the folder: it would bypass the frozen tree."""
-    for path in map(Path, words):
-        if path.is_absolute() and path.suffix == ".py" and path.is_relative_to(origin.root):
-            raise UsageError(f"{path} would not run as it is frozen: name it relative to {origin.folder}.")
 
 
 def _find_origin(script: Script) -> _Origin:

@@ -110,11 +110,20 @@ class MessageOrder:
     def _check_content(self, message: Message) -> None:
         match message:
             case PhaseStarted():
-                self._check_phase(message)
+                if self._phase is not None and _PHASES.index(message.phase) <= _PHASES.index(self._phase):
+                    raise ProtocolError(f"the phase {message.phase} came {_when(self._phase)}")
+                # The next phase begins later even if the clock is coarse: the database distinguishes phases by time.
+                self._pass(message.t_ns, later_by_ns=0 if self._phase is None else 1)
+                self._phase, self._epoch_ns = message.phase, message.t_ns
             case Block():
                 self._check_block(message)
             case Epoch():
-                self._check_epoch(message)
+                if message.epoch != self._epochs + 1:
+                    raise ProtocolError(f"epoch {message.epoch} came instead of epoch {self._epochs + 1}")
+                if not self._epoch_ns <= message.start_ns < message.end_ns <= message.tested_ns:
+                    raise ProtocolError(f"the times of epoch {message.epoch} go back")
+                self._pass(message.tested_ns)
+                self._epochs, self._epoch_ns = message.epoch, message.tested_ns
             case Progress():
                 self._check_phase_name("progress", message.phase)
                 self._pass(message.t_ns)
@@ -132,13 +141,6 @@ class MessageOrder:
                 if self._environment_chars > _MOST_ENVIRONMENT_CHARS:
                     raise ProtocolError(f"`facts` have more than {_MOST_ENVIRONMENT_CHARS:,} characters")
 
-    def _check_phase(self, started: PhaseStarted) -> None:
-        if self._phase is not None and _PHASES.index(started.phase) <= _PHASES.index(self._phase):
-            raise ProtocolError(f"the phase {started.phase} came {_when(self._phase)}")
-        # The next phase begins later even if the clock is coarse: the database distinguishes phases by time.
-        self._pass(started.t_ns, later_by_ns=0 if self._phase is None else 1)
-        self._phase, self._epoch_ns = started.phase, started.t_ns
-
     def _check_block(self, block: Block) -> None:
         self._check_phase_name("block", block.phase)
         if block.first_step != self._steps:
@@ -147,14 +149,6 @@ class MessageOrder:
         self._pass(block.end_ns, later_by_ns=1)
         self._steps += block.steps
         self._measured |= block.phase == "measure"
-
-    def _check_epoch(self, epoch: Epoch) -> None:
-        if epoch.epoch != self._epochs + 1:
-            raise ProtocolError(f"epoch {epoch.epoch} came instead of epoch {self._epochs + 1}")
-        if not self._epoch_ns <= epoch.start_ns < epoch.end_ns <= epoch.tested_ns:
-            raise ProtocolError(f"the times of epoch {epoch.epoch} go back")
-        self._pass(epoch.tested_ns)
-        self._epochs, self._epoch_ns = epoch.epoch, epoch.tested_ns
 
     def _check_timeline(self, evidence: Evidence) -> None:
         step = evidence.timeline

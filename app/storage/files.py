@@ -153,10 +153,6 @@ def log_path(path: Path) -> Path:
     return path.with_name(f"{path.name}-wal")
 
 
-def index_path(path: Path) -> Path:
-    return path.with_name(f"{path.name}-shm")
-
-
 def uses_foreign_log(path: Path) -> bool:
     """Return whether a running program uses the log at `path`, but with another database than the one there.
 
@@ -165,7 +161,7 @@ def uses_foreign_log(path: Path) -> bool:
     """
     for _ in range(_LOOKS):
         try:
-            index, database = _lock_id(index_path(path)), _lock_id(path)
+            index, database = _lock_id(path.with_name(f"{path.name}-shm")), _lock_id(path)
             owners = _lock_owners(index, database)
         except OSError:
             return False

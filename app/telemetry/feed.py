@@ -203,7 +203,12 @@ class TelemetryFeed:
         try:
             return self._restart(ended)
         except TelemetryError as error:
-            self._give_up(str(error))
+            with self._changed:
+                self._ended = reason = str(error)
+                self._changed.notify_all()
+                devices = self._inventory.devices if self._inventory is not None else ()
+            for device in devices:
+                self._dispatch(DeviceLost(t_ns=self.now_ns(), device=device.device, reason=reason))
             return None
 
     def _restart(self, ended: Sampler) -> Sampler | None:
@@ -234,14 +239,6 @@ class TelemetryFeed:
         now_s = time.monotonic()
         self._restarted_s = [*(time_s for time_s in self._restarted_s if now_s - time_s < _RESTART_WINDOW_S), now_s]
         return dict(enumerate(_RESTART_PAUSES_S, 1)).get(len(self._restarted_s))
-
-    def _give_up(self, reason: str) -> None:
-        with self._changed:
-            self._ended = reason
-            self._changed.notify_all()
-            devices = self._inventory.devices if self._inventory is not None else ()
-        for device in devices:
-            self._dispatch(DeviceLost(t_ns=self.now_ns(), device=device.device, reason=reason))
 
     def _dispatch(self, message: SamplerMessage) -> None:
         with self._changed:

@@ -194,19 +194,16 @@ class Probe:
                     break
                 continue
             self.absent.update(reasons)
-            self._add_call(call, search.slow)
+            if search.slow is None:
+                self.fast = (*self.fast, call)
+            elif search.slow is ENERGY_CALL:
+                self.energy = SlowSchedule(call, search.slow.interval_s, search.slow.counter)
+            else:
+                self.slow.append(SlowSchedule(call, search.slow.interval_s, search.slow.counter))
             self._add_fields(call.fields, cost_us)
             return True
         self.absent.update(reasons)
         return not is_open
-
-    def _add_call(self, call: NvmlCall, slow: ScheduledCall | None) -> None:
-        if slow is None:
-            self.fast = (*self.fast, call)
-        elif slow is ENERGY_CALL:
-            self.energy = SlowSchedule(call, slow.interval_s, slow.counter)
-        else:
-            self.slow.append(SlowSchedule(call, slow.interval_s, slow.counter))
 
     def _add_fields(self, names: Iterable[str], cost_us: float) -> None:
         self.answers.came()

@@ -113,9 +113,10 @@ class HostSource:
 
     def read(self) -> Sequence[Sample]:
         worker_load_pct, worker_memory_bytes = self._read_worker()
+        memory = psutil.virtual_memory()
         values: dict[str, Any] = {
             "load_pct": max(0.0, psutil.cpu_percent()),
-            "memory_bytes": _used_bytes(),
+            "memory_bytes": int(memory.total - memory.available),
             "power_mw": self._rapl.power_mw(),
             "worker_load_pct": worker_load_pct,
             "worker_memory_bytes": worker_memory_bytes,
@@ -142,12 +143,6 @@ class HostSource:
             return None, None
         # A process that has ended but was not waited for holds no memory: that is no reading of the worker.
         return (load_pct, memory_bytes) if memory_bytes else (None, None)
-
-
-def _used_bytes() -> int:
-    """Return the memory that is unavailable to new programs (psutil: total - available)."""
-    memory = psutil.virtual_memory()
-    return int(memory.total - memory.available)
 
 
 def cpu_name() -> str:

@@ -27,18 +27,13 @@ PASSED_PARAMETERS = (BATCH_SIZE, "seed")
 """Parameters that the program passes to a function that has them."""
 
 
-def custom_name(path: str, function: str) -> str:
-    """Return the name under which runs of a function are stored, such as `mlp.py:mlp`, without its folder."""
-    return f"{PurePath(path).name}:{function}"
-
-
 def is_custom(workload: str) -> bool:
     return ".py:" in workload
 
 
 def custom_workload(described: CustomWorkload, file: CustomFile) -> Workload:
     return Workload(
-        name=custom_name(file.path, described.name),
+        name=f"{PurePath(file.path).name}:{described.name}",
         title=f"{described.name} · {PurePath(file.path).name}",
         help=described.help,
         example="example",

@@ -227,7 +227,8 @@ def describe_file(source: Source, name: str = "") -> FileDescription:
 def _describe_function(name: str, function: FunctionType) -> CustomWorkload:
     """Describe one function as a workload; raises `CustomWorkloadError`."""
     location, parameters = function_location(function), _parameters(function)
-    if not _is_plain(function):
+    kinds = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
+    if any(is_kind(function) for is_kind in kinds):
         raise CustomWorkloadError(
             f"{location}: {name} has async or yield in it; a workload is a plain function that returns "
             "(model, loss, batch)."
@@ -238,7 +239,7 @@ def _describe_function(name: str, function: FunctionType) -> CustomWorkload:
             "how many examples its batch function gives."
         )
     size = parameters[BATCH_SIZE].default
-    if not _is_valid_batch_size(size):
+    if not (isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _MOST_BATCH_SIZE):
         raise CustomWorkloadError(
             f"{location}: batch_size of {name} is {size!r:.60}, and has to be a whole number from 1."
         )
@@ -257,15 +258,6 @@ def _is_workload(function: FunctionType) -> bool:
     """Return whether a function is intended as a workload, even if its `batch_size` is not a number."""
     parameter = _parameters(function).get(BATCH_SIZE)
     return parameter is not None and parameter.default is not inspect.Parameter.empty
-
-
-def _is_plain(function: FunctionType) -> bool:
-    checks = (inspect.iscoroutinefunction, inspect.isgeneratorfunction, inspect.isasyncgenfunction)
-    return not any(check(function) for check in checks)
-
-
-def _is_valid_batch_size(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 < value <= _MOST_BATCH_SIZE
 
 
 def _parameters(function: FunctionType) -> dict[str, inspect.Parameter]:

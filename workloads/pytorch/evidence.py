@@ -327,10 +327,13 @@ class EvidenceCollector:
         if not self._began:
             return None
         states = self._task.step.states if isinstance(self._task.step, RankedStep) else ()
+        counters = torch._dynamo.utils.counters  # noqa: SLF001 - no other place counts
+        reasons = (*counters["graph_break"], *counters["unimplemented"])
+        breaks = tuple(dict.fromkeys(str(reason).partition("\n")[0].rstrip(".") for reason in reasons))
         observation = Observation(
             spec=self._spec,
             trace=self._trace,
-            compilation=_compiled(),
+            compilation=Compilation(graphs=int(counters["stats"]["unique_graphs"]), breaks=breaks),
             states=states,
             memory_limits_bytes=tuple(state.memory_limit_bytes for state in states) or self._memory_limits_bytes,
             layers=self._task.layers,
@@ -339,10 +342,3 @@ class EvidenceCollector:
         sources = ("trace",) if self._trace.kernels else ()
         notes = (*layer_notes(observation), *self._trace.notes)
         return summarise(aspects(observation), self._trace, sources, notes)
-
-
-def _compiled() -> Compilation:
-    counters = torch._dynamo.utils.counters  # noqa: SLF001 - no other place counts
-    reasons = (*counters["graph_break"], *counters["unimplemented"])
-    breaks = tuple(dict.fromkeys(str(reason).partition("\n")[0].rstrip(".") for reason in reasons))
-    return Compilation(graphs=int(counters["stats"]["unique_graphs"]), breaks=breaks)

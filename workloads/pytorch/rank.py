@@ -45,16 +45,12 @@ def _follow(orders: BinaryIO, step: Step, group: Group, answers: BinaryIO) -> No
             case "reuse":
                 step.reuse_batches(arguments == ["1"])
             case "trace":
-                _trace(step, group, int(arguments[0]), Path(arguments[1]))
+                try:
+                    trace_rank(step, group, int(arguments[0]), Path(arguments[1]))
+                except Exception:  # noqa: BLE001 - a profiler's failure must not cost the run
+                    traceback.print_exc(file=sys.stderr)
                 answers.write(encode(step.state()))
                 answers.flush()
-
-
-def _trace(step: Step, group: Group, steps: int, folder: Path) -> None:
-    try:
-        trace_rank(step, group, steps, folder)
-    except Exception:  # noqa: BLE001 - a profiler's failure must not cost the run
-        traceback.print_exc(file=sys.stderr)
 
 
 def main() -> None:

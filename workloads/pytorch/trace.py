@@ -116,7 +116,9 @@ def read(
             _gpu_events(complete) if gpu else _cpu_events(operations, f"CPU:{rank}" if len(documents) > 1 else "CPU")
         )
         host += operations
-        ops += _ops(operations, _LaunchedTime(complete) if gpu else None, _calls_of_graphs(complete))
+        graphs = [e for e in complete if e.cat != "gpu_user_annotation" and e.name.startswith(_GRAPH_CALL)]
+        graphs.sort(key=lambda event: event.ts)
+        ops += _ops(operations, _LaunchedTime(complete) if gpu else None, graphs)
         graph_launches += sum(event.name == _GRAPH_LAUNCH for event in complete if event.cat in _LAUNCHES)
     devices: dict[str, list[Event]] = {}
     for kernel in kernels:
@@ -227,12 +229,6 @@ class _LaunchedTime:
     def during_ns(self, event: _TraceEvent) -> int:
         moments, totals = self._threads.get(event.tid, ([], [0]))
         return totals[bisect.bisect_left(moments, event.end)] - totals[bisect.bisect_left(moments, event.ts)]
-
-
-def _calls_of_graphs(events: Iterable[_TraceEvent]) -> list[_TraceEvent]:
-    """Return the calls of Inductor's graphs, in the order of time, without nested calls."""
-    calls = (event for event in events if event.cat != "gpu_user_annotation" and event.name.startswith(_GRAPH_CALL))
-    return sorted(calls, key=lambda event: event.ts)
 
 
 def _ops(host: Iterable[_TraceEvent], launched: _LaunchedTime | None, graphs: Sequence[_TraceEvent]) -> Iterator[Op]:

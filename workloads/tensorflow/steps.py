@@ -151,7 +151,8 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
         RefusedError: The stored images do not fill a batch.
     """
     trains = variant["mode"] == "train"
-    joined = _joins_weights(recipe, variant, replicas)
+    # On one GPU the host is ahead at the updates, or the GPU waits for it anyway, and XLA joins operations itself.
+    joined = recipe.elementwise and replicas.count > 1 and not variant["xla"]
     with replicas.strategy.scope():
         model = recipe.model()
         optimizer = _optimizer(recipe, model, variant, joined=joined) if trains else None
@@ -201,14 +202,6 @@ def build_task(recipe: Recipe, variant: Variant, replicas: Replicas, stored: Ima
 def _fetch(result: tf.Variable) -> float:
     tf.test.experimental.sync_devices()
     return float(result.read_value())
-
-
-def _joins_weights(recipe: Recipe, variant: Variant, replicas: Replicas) -> bool:
-    """Return whether weights are updated jointly: only where GPUs wait while the host starts every update.
-
-    On one GPU the host is ahead at the updates, unless the GPU waits for it anyway, and XLA joins operations itself.
-    """
-    return recipe.elementwise and replicas.count > 1 and not variant["xla"]
 
 
 def _optimizer(recipe: Recipe, model: Model, variant: Variant, *, joined: bool) -> Optimizer:

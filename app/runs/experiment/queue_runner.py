@@ -124,7 +124,11 @@ class QueueRunner:
         except UserError as error:
             _log.warning("entry %d is paused: %s", entry.entry, error)
             # A failing entry that keeps waiting would block all others.
-            self._pause(entry.entry)
+            try:
+                self._release(entry.entry, "paused")
+            except DatabaseError as second_error:
+                # Report the first error to the user. The entry becomes free when this process ends.
+                _log.warning("entry %d cannot be paused: %s", entry.entry, second_error)
             raise
         except BaseException:
             self._release(entry.entry)
@@ -146,13 +150,6 @@ class QueueRunner:
     def _release(self, entry: int, state: SettableState | None = None) -> None:
         with Store.open(self._services.database) as store:
             store.queue.release(entry, state)
-
-    def _pause(self, entry: int) -> None:
-        try:
-            self._release(entry, "paused")
-        except DatabaseError as error:
-            # Report the first error to the user. The entry becomes free when this process ends.
-            _log.warning("entry %d cannot be paused: %s", entry, error)
 
     def _is_next(self, entry: QueueEntry, only: Sequence[int] | None) -> bool:
         with Store.open(self._services.database) as store:

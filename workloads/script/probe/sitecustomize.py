@@ -244,16 +244,6 @@ def _test(value: Any) -> Any:
     return value
 
 
-def _use_tree(settings: dict[str, Any]) -> None:
-    """Import from the frozen tree what an editable install would import from the user's folder."""
-    folder, tree = settings["user_folder"], settings["tree"]
-    for number, path in enumerate(sys.path):
-        frozen = tree + path[len(folder) :]
-        is_below = path == folder or path.startswith(folder + os.sep)
-        if is_below and "site-packages" not in path and os.path.isdir(frozen):  # noqa: PTH112
-            sys.path[number] = frozen
-
-
 def _run_hidden() -> None:
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
@@ -275,7 +265,12 @@ def _start(settings: dict[str, Any]) -> None:
     sys.meta_path.insert(0, _Finder({**_LOADERS, **({} if settings["loop"] else _STEPS)}))
     os.register_at_fork(after_in_child=METER.forked)
     atexit.register(METER.exit)
-    _use_tree(settings)
+    folder, tree = settings["user_folder"], settings["tree"]
+    for number, path in enumerate(sys.path):
+        frozen = tree + path[len(folder) :]
+        is_below = path == folder or path.startswith(folder + os.sep)
+        if is_below and "site-packages" not in path and os.path.isdir(frozen):  # noqa: PTH112
+            sys.path[number] = frozen
 
 
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100

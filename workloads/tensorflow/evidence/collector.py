@@ -87,11 +87,7 @@ def _executed_modules(planes: Iterable[Any]) -> Iterator[str]:
             for event in line.events:
                 for stat in event.stats:
                     if stat.metadata_id in module_stats:
-                        yield _stat_text(plane, stat)
-
-
-def _stat_text(plane: Any, stat: Any) -> str:
-    return str(_value(plane, stat))
+                        yield str(_value(plane, stat))
 
 
 def trace_task(task: Task, *, gpu: bool) -> XlaTrace:
