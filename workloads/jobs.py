@@ -28,7 +28,7 @@ from workloads.job_protocol import (
     framework_of_job,
 )
 from workloads.libraries import TRY_PROCESSOR, store_support
-from workloads.protocol import Calibration, Variant, encode, sentence
+from workloads.protocol import Variant, encode, sentence
 from workloads.weights import WeightsError, compare_outputs, read
 
 
@@ -44,7 +44,16 @@ def perform(request: JobRequest) -> JobResult:
             case ExportModel():
                 return _export_model(request, backend)
             case Calibrate():
-                return _calibrate(request, backend)
+                uuids = request.gpu_uuids
+                if (reason := catalog.precision_refusal(request.precision, machine_of(uuids))) is not None:
+                    raise RefusedError(reason)
+                backend.import_framework(uuids)
+                if (calibration := backend.calibrate(request.precision, uuids)) is None:
+                    device = (*uuids, "cpu")[0]
+                    raise RefusedError(
+                        f"{device} could not be calibrated now, most likely because other programs hold its memory."
+                    )
+                return calibration
             case ComputeGradients():
                 approve(request.spec, request.gpu_uuids)
                 backend.import_framework(request.gpu_uuids)
@@ -77,17 +86,6 @@ def _export_model(request: ExportModel, backend: Backend) -> OutputDifference:
         return backend.export_model(saved, [Path(path) for path in request.model_paths])
     except OSError as error:
         raise RefusedError(f"{error.filename or 'The model'} cannot be written: {error.strerror or error}.") from error
-
-
-def _calibrate(request: Calibrate, backend: Backend) -> Calibration:
-    uuids = request.gpu_uuids
-    if (reason := catalog.precision_refusal(request.precision, machine_of(uuids))) is not None:
-        raise RefusedError(reason)
-    backend.import_framework(uuids)
-    if (calibration := backend.calibrate(request.precision, uuids)) is None:
-        device = (*uuids, "cpu")[0]
-        raise RefusedError(f"{device} could not be calibrated now, most likely because other programs hold its memory.")
-    return calibration
 
 
 def store_processor_support() -> None:

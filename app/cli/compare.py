@@ -65,7 +65,7 @@ from app.viewmodels.compare.why import CAVEAT, WhyView
 from app.viewmodels.format import cells
 from app.viewmodels.format.cells import VERIFICATIONS, TextTable
 from app.viewmodels.format.ratios import CI
-from app.viewmodels.history.run_diff import DiffSection, RunDiff, run_diff, text_line
+from app.viewmodels.history.run_diff import RunDiff, run_diff, text_line
 from workloads.catalog import UsageError
 
 STEP_SUMMARY = "GITHUB_STEP_SUMMARY"
@@ -454,20 +454,16 @@ def print_diff(differences: RunDiff, *, everything: bool) -> None:
     for label, name in zip(differences.labels, differences.names, strict=True):
         print(f"{label.lower()}  {name}")
     for section in differences.sections:
-        _print_section(section, differences.labels, everything=everything)
+        print()
+        print(": ".join(filter(None, (section.title, section.counts))))
+        if section.note:
+            print_text(section.note)
+        rows = [*section.rows, *(section.alike if everything else ())]
+        table = diff_table(rows, differences.labels, "  ")
+        header = [text.lower() for text in table.head] if rows else ()
+        print_table(header, [(f"  {name}", *values) for name, *values in table.rows], right=table.numeric)
     for text in differences.texts:
         print()
         print(f"{text.title}: {text.counts}")
         for change in text.changes:
             print(f"  {text_line(change)}")
-
-
-def _print_section(section: DiffSection, labels: tuple[str, str], *, everything: bool) -> None:
-    print()
-    print(": ".join(filter(None, (section.title, section.counts))))
-    if section.note:
-        print_text(section.note)
-    rows = [*section.rows, *(section.alike if everything else ())]
-    table = diff_table(rows, labels, "  ")
-    header = [text.lower() for text in table.head] if rows else ()
-    print_table(header, [(f"  {name}", *values) for name, *values in table.rows], right=table.numeric)

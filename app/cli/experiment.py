@@ -320,7 +320,13 @@ def _run(options: ExperimentOptions) -> int:
             if options.queue and not entry.owned:
                 _print_estimate(store, entry, inventory)
         if options.queue:
-            return _print_added(entry, as_json=options.as_json)
+            if options.as_json:
+                print_json({"entry": entry.entry})
+            elif entry.owned:
+                print(_describe_elsewhere(entry))
+            else:
+                print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue run {entry.entry}` runs it.")
+            return 0
         all_ended = run_entries(services, [entry.entry])
     if not all_ended or all_ended[-1].state == "running":
         raise UserError(_describe_elsewhere(entry))
@@ -349,16 +355,6 @@ def _print_estimate(store: Store, entry: QueueEntry, inventory: Inventory) -> No
     shows = describe_resolution(ahead.resolution, at_most=at_most)
     for sentence in (*describe_refusals(plan, inventory.machine), planned, *takes, *describe_order(plan), *shows):
         say(sentence)
-
-
-def _print_added(entry: QueueEntry, *, as_json: bool) -> int:
-    if as_json:
-        print_json({"entry": entry.entry})
-    elif entry.owned:
-        print(_describe_elsewhere(entry))
-    else:
-        print(f"Entry {entry.entry} of the queue: `{PROGRAM} queue run {entry.entry}` runs it.")
-    return 0
 
 
 def _preset_plan(named: NamedPreset, machine: Machine, options: ExperimentOptions) -> Plan:

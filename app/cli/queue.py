@@ -9,7 +9,6 @@ from typing import Any
 import click
 
 from app.cli.experiment_progress import (
-    EndedEntry,
     describe_elsewhere,
     describe_ending,
     describe_paused,
@@ -27,7 +26,7 @@ from app.cli.terminal import print_json, print_table, say
 from app.errors import UserError
 from app.paths import PROGRAM
 from app.queries import ExperimentProgress, QueueEntry, TimeLeft
-from app.report.comparison import ExperimentResult, experiment_document
+from app.report.comparison import experiment_document
 from app.report.documents import iso_utc
 from app.report.render import check_writable
 from app.runs.experiment.queue import queue_progress
@@ -109,7 +108,13 @@ def _run_and_report(options: _QueueOptions, named: Sequence[QueueEntry]) -> int:
         if options.as_json:
             documents.append(experiment_document(result))
         else:
-            _print_ended(ended, result)
+            print(f"{ended.entry.name}:")
+            print_experiment(result)
+            say(
+                _describe_entry_elsewhere(ended.entry)
+                if ended.state == "running"
+                else describe_ending(ended.experiment, entry=ended.queue_number)
+            )
         if options.report is not None:
             stem = options.report.stem if len(named) == 1 else f"{options.report.stem}-{ended.entry.entry}"
             try:
@@ -123,16 +128,6 @@ def _run_and_report(options: _QueueOptions, named: Sequence[QueueEntry]) -> int:
     if options.as_json:
         print_json({"experiments": documents})
     return 1 if wrong else exit_status(all_ended)
-
-
-def _print_ended(ended: EndedEntry, result: ExperimentResult) -> None:
-    print(f"{ended.entry.name}:")
-    print_experiment(result)
-    say(
-        _describe_entry_elsewhere(ended.entry)
-        if ended.state == "running"
-        else describe_ending(ended.experiment, entry=ended.queue_number)
-    )
 
 
 def _describe_entry_elsewhere(entry: QueueEntry) -> str:
@@ -168,19 +163,15 @@ def queue(**values: Any) -> int:
         return _run(options)
     if options.action != "list":
         with open_store(options.database) as store:
-            _change_entries(store.queue, options)
+            for entry in options.entries:
+                store.queue.entry(entry)  # checks that all exist
+            next_entry = options.before
+            if options.first:
+                staying = (queued.entry for queued in store.queue.entries() if queued.entry not in options.entries)
+                next_entry = next(staying, None)
+            for entry in options.entries:
+                _change(store.queue, options.action, entry, next_entry)
     return _print_queue(options.database, as_json=options.as_json)
-
-
-def _change_entries(queue: Queue, options: _QueueOptions) -> None:
-    for entry in options.entries:
-        queue.entry(entry)  # checks that all exist
-    next_entry = options.before
-    if options.first:
-        staying = (queued.entry for queued in queue.entries() if queued.entry not in options.entries)
-        next_entry = next(staying, None)
-    for entry in options.entries:
-        _change(queue, options.action, entry, next_entry)
 
 
 def _change(queue: Queue, action: str, entry: int, before: int | None) -> None:

@@ -5,7 +5,6 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -160,7 +159,16 @@ def portability(
             else:
                 store.add_checks(row.run, [trials[-1].result])
     if as_json:
-        print_json(_trials_document(row, trials, targets, failed))
+        documents = portability_document([trial.result for trial in trials])
+        more = [{"tolerance": trial.tolerance, "same": _is_explained(trial)} for trial in trials]
+        print_json(
+            {
+                "run": row.run,
+                "trials": [{**entry, **extra} for entry, extra in zip(documents, more, strict=True)],
+                "left_out": targets.excluded,
+                "failed": failed,
+            }
+        )
     else:
         _print_trials(row, trials, targets, failed)
     return int(bool(failed) or not all(map(_is_explained, trials)))
@@ -213,19 +221,6 @@ def _gpus(requested: str | None, run: RunRow, machine: Machine) -> int:
 
 def _is_explained(trial: TrialResult) -> bool:
     return trial.result.max_difference <= trial.tolerance
-
-
-def _trials_document(
-    run: RunRow, trials: Sequence[TrialResult], targets: TransferTargets, failed: dict[str, str]
-) -> dict[str, Any]:
-    documents = portability_document([trial.result for trial in trials])
-    more = [{"tolerance": trial.tolerance, "same": _is_explained(trial)} for trial in trials]
-    return {
-        "run": run.run,
-        "trials": [{**entry, **extra} for entry, extra in zip(documents, more, strict=True)],
-        "left_out": targets.excluded,
-        "failed": failed,
-    }
 
 
 def _print_trials(run: RunRow, trials: Sequence[TrialResult], targets: TransferTargets, failed: dict[str, str]) -> None:

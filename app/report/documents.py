@@ -20,14 +20,13 @@ from app.report.charts.draw import draw_chart
 from app.values import units
 from app.values.fields import FIELDS, Sample, SlowSample, fields_of
 from app.values.limits import IMPLAUSIBLE
-from app.values.records import Phase, PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
+from app.values.records import PortabilityResult, RunRow, SampleColumns, StoredRun, match_of, worst_state
 from app.values.samples import HOST, Device, DeviceLost, FieldInfo, Inventory, Processes
 from app.viewmodels.charts.palette import Palette
 from app.viewmodels.compare.statements import Statement
 from app.viewmodels.compare.why import CAVEAT, WhyView
 from app.viewmodels.format import derived
 from app.viewmodels.format.cells import TextTable, example_word
-from app.viewmodels.format.derived import PhaseEnergy
 from app.viewmodels.history.evidence import unchecked_parameters
 from app.viewmodels.history.run_diff import DeviceMeans, DiffRow, paired_means, run_diff
 from app.viewmodels.run.form import describe_largest_batch
@@ -167,7 +166,14 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
         "exit_code": row.outcome.exit_code if row.outcome else None,
         "ended_by": row.outcome.ended_by if row.outcome else None,
         "phases": [
-            _phase(phase, energy, run.anchor_t_ns)
+            {
+                "phase": phase.name,
+                "start_s": (phase.start_ns - run.anchor_t_ns) / 1e9,
+                "seconds": energy.seconds,
+                "energy_mj": energy.energy_mj,
+                "energy_error_mj": energy.error_mj,
+                "mean_power_mw": energy.power_mw,
+            }
             for phase, energy in zip(run.phases, derived.phase_energies(run), strict=True)
         ],
         "throughput": {
@@ -213,17 +219,6 @@ def _device_means(columns: SampleColumns, loss: derived.DeviceLoss | None) -> di
             for name, values in {**columns.fields, **gauges}.items()
             if not np.isnan(values).all()
         },
-    }
-
-
-def _phase(phase: Phase, energy: PhaseEnergy, zero_ns: int) -> dict[str, Any]:
-    return {
-        "phase": phase.name,
-        "start_s": (phase.start_ns - zero_ns) / 1e9,
-        "seconds": energy.seconds,
-        "energy_mj": energy.energy_mj,
-        "energy_error_mj": energy.error_mj,
-        "mean_power_mw": energy.power_mw,
     }
 
 

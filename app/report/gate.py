@@ -80,11 +80,17 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
         outcome, reasons = "cannot tell", [wrong]
     elif slower:
         outcome, reasons = "slower", [f"{join_with_and(slower)} {_by(slower, margin_pct)}."]
+    column = unit_of(result.speedup.value for _, result in named if result.speedup)
+    unit = units.rate_unit(group_example_word(named[0][1].runs)) if named else "examples/s"
     return Gate(
         margin_pct=margin_pct,
         outcome=outcome,
         reasons=tuple(reasons),
-        figures=_figures(named),
+        figures=TextTable(
+            head=("Variant", "Runs", unit, "Speed-up", "Interval of the test", "Against the baseline"),
+            rows=tuple((name, *_row(result, column)) for name, result in named),
+            numeric=frozenset((1, 2, 3, 4)),
+        ),
         verdict=" ".join(comparison.verdict.sentences) or comparison.verdict.text,
         warnings=tuple(warning for warning in comparison.warnings if warning.key != EVIDENCE),
     )
@@ -93,16 +99,6 @@ def judge_gate(comparison: Comparison, margin_pct: float, unfinished: str = "") 
 def _by(names: Sequence[str], margin_pct: float) -> str:
     are = "is" if len(names) == 1 else "are"
     return f"{are} slower than the baseline by more than {units.exactly(margin_pct, '%')}"
-
-
-def _figures(named: Sequence[tuple[str, VariantResult]]) -> TextTable:
-    column = unit_of(result.speedup.value for _, result in named if result.speedup)
-    unit = units.rate_unit(group_example_word(named[0][1].runs)) if named else "examples/s"
-    return TextTable(
-        head=("Variant", "Runs", unit, "Speed-up", "Interval of the test", "Against the baseline"),
-        rows=tuple((name, *_row(result, column)) for name, result in named),
-        numeric=frozenset((1, 2, 3, 4)),
-    )
 
 
 def _row(result: VariantResult, column: Unit) -> tuple[str, ...]:

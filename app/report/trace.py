@@ -286,23 +286,19 @@ def export_trace(database: Path, runs: Sequence[int], target: Path, watch: Trans
     """
     started_s = time.monotonic()
     check_exportable(database, runs)
+    # One run at a time is in memory.
     with atomic_output(target) as part:
-        _write(database, runs, part, watch)
+        # Viewers know threads by their number alone: none may be that of another thread or of a process.
+        threads = itertools.count(max(runs) + 1)
+        with Store.open(database) as store, json_array(part, b'{"displayTimeUnit": "ms", "traceEvents": ') as add:
+            for index, number in enumerate(runs):
+                run = store.load(number)
+                counter = RowCounter(watch.part(index, len(runs)), event_count(run))
+                for event in counter.rows(trace_events(run, index, threads)):
+                    add(event)
     return Exported(
         files=(target,),
         runs=len(runs),
         bytes=target.stat().st_size,
         seconds=time.monotonic() - started_s,
     )
-
-
-def _write(database: Path, runs: Sequence[int], path: Path, watch: TransferProgress) -> None:
-    """Write the events, with one run at a time in memory."""
-    # Viewers know threads by their number alone: none may be that of another thread or of a process.
-    threads = itertools.count(max(runs) + 1)
-    with Store.open(database) as store, json_array(path, b'{"displayTimeUnit": "ms", "traceEvents": ') as add:
-        for index, number in enumerate(runs):
-            run = store.load(number)
-            counter = RowCounter(watch.part(index, len(runs)), event_count(run))
-            for event in counter.rows(trace_events(run, index, threads)):
-                add(event)

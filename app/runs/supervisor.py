@@ -116,7 +116,13 @@ class MessageOrder:
                 self._pass(message.t_ns, later_by_ns=0 if self._phase is None else 1)
                 self._phase, self._epoch_ns = message.phase, message.t_ns
             case Block():
-                self._check_block(message)
+                self._check_phase_name("block", message.phase)
+                if message.first_step != self._steps:
+                    raise ProtocolError(f"a block begins with step {message.first_step} instead of step {self._steps}")
+                self._pass(message.start_ns)
+                self._pass(message.end_ns, later_by_ns=1)
+                self._steps += message.steps
+                self._measured |= message.phase == "measure"
             case Epoch():
                 if message.epoch != self._epochs + 1:
                     raise ProtocolError(f"epoch {message.epoch} came instead of epoch {self._epochs + 1}")
@@ -140,15 +146,6 @@ class MessageOrder:
                 self._environment_chars += sum(map(len, (*message.environment, *message.environment.values())))
                 if self._environment_chars > _MOST_ENVIRONMENT_CHARS:
                     raise ProtocolError(f"`facts` have more than {_MOST_ENVIRONMENT_CHARS:,} characters")
-
-    def _check_block(self, block: Block) -> None:
-        self._check_phase_name("block", block.phase)
-        if block.first_step != self._steps:
-            raise ProtocolError(f"a block begins with step {block.first_step} instead of step {self._steps}")
-        self._pass(block.start_ns)
-        self._pass(block.end_ns, later_by_ns=1)
-        self._steps += block.steps
-        self._measured |= block.phase == "measure"
 
     def _check_timeline(self, evidence: Evidence) -> None:
         step = evidence.timeline

@@ -150,7 +150,13 @@ def open_database(path: Path, busy_s: float = BUSY_TIMEOUT_S) -> Database:
     if isinstance(path, KnownDatabase):
         path.require()
     if may_be_made:
-        _make_folder(path)
+        if path.is_dir():
+            raise _or_another_file(DatabaseError, f"{path} is a folder, not a database file;")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            sentence = f"The folder {path.parent} cannot be created ({error.strerror});"
+            raise _or_another_file(DatabaseError, sentence) from error
         # Create an empty file if there is none; SQLite reports better what prevents that.
         with contextlib.suppress(OSError):
             os.close(open_private(str(path), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC))
@@ -255,16 +261,6 @@ def _switch_to_wal(db: Database, busy_s: float) -> None:
             time.sleep(_RETRY_S)
         else:
             return
-
-
-def _make_folder(path: Path) -> None:
-    if path.is_dir():
-        raise _or_another_file(DatabaseError, f"{path} is a folder, not a database file;")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        sentence = f"The folder {path.parent} cannot be created ({error.strerror});"
-        raise _or_another_file(DatabaseError, sentence) from error
 
 
 def _needs_migration(db: Database, path: Path) -> bool:

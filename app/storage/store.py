@@ -388,7 +388,12 @@ def _load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> 
     reads all.
     """
     on_gpus = bool(row.gpu_names) and row.spec.variant.get("gpus") != 0
-    for device_id, lost_t_ns, device in _load_devices(db, row.run):
+    columns = ", ".join(rows.DEVICE_COLUMNS)
+    cursor = db.execute(
+        f"SELECT device_id, lost_t_ns, lost_reason, {columns} FROM devices WHERE run = ? ORDER BY device_id", (row.run,)
+    )
+    for device_id, lost_t_ns, lost_reason, *values in cursor.fetchall():
+        device = msgspec.structs.replace(rows.device(values), lost=lost_reason)
         if fields is None:
             yield _load_columns(db, device_id, device, lost_t_ns, _ALL_FIELDS, _ALL_FIELDS)
             continue
@@ -396,17 +401,6 @@ def _load_samples(db: Database, row: RunRow, fields: Collection[str] | None) -> 
         if device.kind != ("gpu" if on_gpus else "host"):
             available = [name for name in available if device.kind == "host" and name in _HOST_LOAD]
         yield _load_columns(db, device_id, device, lost_t_ns, fields, available)
-
-
-def _load_devices(db: Database, run: int) -> Iterable[tuple[int, int | None, Device]]:
-    columns = ", ".join(rows.DEVICE_COLUMNS)
-    cursor = db.execute(
-        f"SELECT device_id, lost_t_ns, lost_reason, {columns} FROM devices WHERE run = ? ORDER BY device_id", (run,)
-    )
-    return [
-        (device_id, lost_t_ns, msgspec.structs.replace(rows.device(values), lost=reason))
-        for device_id, lost_t_ns, reason, *values in cursor
-    ]
 
 
 def _load_columns(

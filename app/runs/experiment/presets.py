@@ -145,13 +145,19 @@ class NamedPreset:
         possible = [spec for spec in specs if int(spec.variant["gpus"]) <= len(machine.gpus)]
         # If nothing can run, the runs themselves say why they are refused.
         retained = possible or specs
+        changes = (
+            (spec.workload, name, mended.variant[name], value)
+            for spec, mended in zip(requested, specs, strict=True)
+            for name, value in spec.variant.items()
+            if mended.variant[name] != value
+        )
         notes = (
             experiment.note,
             ""
             if machine.gpus or self.preset.cpu
             else f"It needs an NVIDIA GPU, and {machine.hidden_by or 'this machine'} has none.",
             _describe_excluded(machine, len(specs) - len(retained)),
-            *_describe_replacements(requested, specs),
+            *dict.fromkeys(_describe_replacement(*change) for change in dict.fromkeys(changes)),
         )
         plan = self._plan(experiment, retained, repeats, until_pct)
         return msgspec.structs.replace(plan, notes=tuple(filter(None, notes)))
@@ -276,16 +282,6 @@ def _describe_excluded(machine: Machine, excluded: int) -> str:
         return ""
     have = "1 GPU" if len(machine.gpus) == 1 else f"{len(machine.gpus)} GPUs"
     return f"This machine has {have}: {excluded} variants with more are left out."
-
-
-def _describe_replacements(requested: Sequence[RunSpec], actual: Sequence[RunSpec]) -> list[str]:
-    changes = (
-        (spec.workload, name, mended.variant[name], value)
-        for spec, mended in zip(requested, actual, strict=True)
-        for name, value in spec.variant.items()
-        if mended.variant[name] != value
-    )
-    return list(dict.fromkeys(_describe_replacement(*change) for change in dict.fromkeys(changes)))
 
 
 def _describe_replacement(workload_name: str, name: str, value: Value, missing: Value) -> str:
