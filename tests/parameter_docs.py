@@ -39,9 +39,9 @@ def _table(parameters: list[Parameter]) -> str:
 def _values(parameter: Parameter) -> str:
     if parameter.kind == "choice":
         return " ".join(f"`{choice.value}`" for choice in parameter.choices)
-    if parameter.kind in ("integer", "number"):
-        unit = f" {parameter.unit}" if parameter.unit else ""
-        return f"{parameter.minimum:,.10g} to {parameter.maximum:,.10g}{unit}"
+    if parameter.limits:
+        low, high = parameter.limits
+        return f"{low:,.10g} to {high:,.10g} {parameter.unit}".rstrip()
     return {"switch": "`true` `false`", "text": "text", "path": "path"}[parameter.kind]
 
 

@@ -336,7 +336,7 @@ def _in_range(parameter: Parameter, value: Value) -> Value:
     is_integer = parameter.kind == "integer"
     if isinstance(value, bool | str) or (is_integer and math.isfinite(value) and int(value) != value):
         raise UsageError(f"{parameter.name} takes {'a whole number' if is_integer else 'a number'}, not {value!r}.")
-    low, high = parameter.minimum, parameter.maximum
-    if not math.isfinite(value) or (low is not None and value < low) or (high is not None and value > high):
+    low, high = parameter.limits or (-math.inf, math.inf)
+    if not math.isfinite(value) or not low <= value <= high:
         raise UsageError(f"{parameter.name} must be from {low:,.10g} to {high:,.10g}, not {value:,.10g}.")
     return int(value) if is_integer else float(value)

@@ -1,91 +1,76 @@
 """The built-in workloads as data: every parameter with its type, limits, default and help."""
 
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
-from workloads.parameters import (
-    FRAMEWORK_CHOICE,
-    FRAMEWORK_COMPUTATION,
-    SAVED_WEIGHTS,
-    common_parameters,
-    integer_parameter,
-)
+from workloads.parameters import FRAMEWORK_CHOICE, FRAMEWORK_COMPUTATION, SAVED_WEIGHTS, common_parameters
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.schema import Choice, Parameter, Workload
 
 _RECURRENT_DETAILS = (
     Parameter(
-        name="dropout",
-        kind="number",
-        label="Dropout",
-        help="Share of each layer's inputs dropped in training, the same at all steps of a sequence; cudnn_stack "
+        "dropout",
+        "Dropout",
+        "Share of each layer's inputs dropped in training, the same at all steps of a sequence; cudnn_stack "
         "drops others at each step, and none of the first layer's.",
-        default=0.0,
-        minimum=0.0,
-        maximum=0.9,
+        0.0,
+        limits=(0.0, 0.9),
     ),
     Parameter(
-        name="recurrent_dropout",
-        kind="number",
-        label="Recurrent dropout",
-        help="Share of each layer's own last outputs dropped in training, the same at all steps of a sequence.",
-        default=0.0,
-        minimum=0.0,
-        maximum=0.9,
+        "recurrent_dropout",
+        "Recurrent dropout",
+        "Share of each layer's own last outputs dropped in training, the same at all steps of a sequence.",
+        0.0,
+        limits=(0.0, 0.9),
     ),
     Parameter(
-        name="sequence_lengths",
-        kind="choice",
-        label="Sequence lengths",
-        help="Whether sequences fill all time steps, or half of them to all, the rest padding that is masked out.",
-        default="fixed",
+        "sequence_lengths",
+        "Sequence lengths",
+        "Whether sequences fill all time steps, or half of them to all, the rest padding that is masked out.",
+        "fixed",
         choices=(
-            Choice(value="fixed", label="All the same", help="Every sequence fills all time steps; no mask."),
-            Choice(value="right_padded", label="Padded at the end", help="Lengths differ; zeros follow the sequence."),
-            Choice(value="left_padded", label="Padded at the start", help="Lengths differ; zeros precede it."),
+            Choice("fixed", "All the same", "Every sequence fills all time steps; no mask."),
+            Choice("right_padded", "Padded at the end", "Lengths differ; zeros follow the sequence."),
+            Choice("left_padded", "Padded at the start", "Lengths differ; zeros precede it."),
         ),
     ),
     Parameter(
-        name="outputs",
-        kind="choice",
-        label="Outputs",
-        help="What the dense head reads: one answer per sequence, or one per time step, as in sequence labelling.",
-        default="last",
+        "outputs",
+        "Outputs",
+        "What the dense head reads: one answer per sequence, or one per time step, as in sequence labelling.",
+        "last",
         choices=(
-            Choice(value="last", label="Last", help="The sum of both marked numbers, after the sequence."),
-            Choice(value="all", label="All", help="At every step the sum so far; padding does not count."),
+            Choice("last", "Last", "The sum of both marked numbers, after the sequence."),
+            Choice("all", "All", "At every step the sum so far; padding does not count."),
         ),
         silent=True,
     ),
     Parameter(
-        name="activation",
-        kind="choice",
-        label="Activation",
-        help="The function of the cell's input and output; the fused kernels have tanh only.",
-        default="tanh",
+        "activation",
+        "Activation",
+        "The function of the cell's input and output; the fused kernels have tanh only.",
+        "tanh",
         choices=(
-            Choice(value="tanh", label="tanh", help="The cell's own."),
-            Choice(value="relu", label="ReLU", help="In loops of Keras and JAX only."),
+            Choice("tanh", "tanh", "The cell's own."),
+            Choice("relu", "ReLU", "In loops of Keras and JAX only."),
         ),
     ),
-    integer_parameter(
+    Parameter(
         "unroll",
         "Unroll factor",
         "Time steps per iteration of the loop, for the implementations that loop in this program, and JAX's scans: "
         "fewer iterations, a longer program to compile.",
         1,
-        1,
-        10_000,
+        limits=(1, 10_000),
         frameworks=("tensorflow", "jax"),
         silent=True,
         same_result=True,
     ),
-    integer_parameter(
+    Parameter(
         "input_steps",
         "Steps per input product",
         "Time steps whose input products are computed as one before the loop, for the implementations that combine "
         "them.",
         0,
-        0,
-        10_000,
+        limits=(0, 10_000),
         unset="all",
         frameworks=("tensorflow",),
         silent=True,
@@ -108,40 +93,35 @@ def _recurrent_workload(name: str) -> Workload:
         parameters=(
             FRAMEWORK_CHOICE,
             Parameter(
-                name="implementation",
-                kind="choice",
-                label="Implementation",
-                help=f"How the {label} layers are computed.",
-                default="cudnn",
+                "implementation",
+                "Implementation",
+                f"How the {label} layers are computed.",
+                "cudnn",
                 cpu_default="standard",
-                choices=tuple(
-                    Choice(value=option.name, label=option.label, help=option.help) for option in layer.implementations
-                ),
+                choices=tuple(Choice(option.name, option.label, option.help) for option in layer.implementations),
                 common=True,
                 named="first",
                 identifies=True,
                 same_result=True,
             ),
-            integer_parameter("layers", "Layers", f"{label} layers, one on top of the other.", 1, 1, 16, common=True),
-            integer_parameter(
-                "units", "Units", "Hidden units of each layer.", 512, 1, 16_384, cpu_default=64, common=True
+            Parameter("layers", "Layers", f"{label} layers, one on top of the other.", 1, limits=(1, 16), common=True),
+            Parameter(
+                "units", "Units", "Hidden units of each layer.", 512, limits=(1, 16_384), cpu_default=64, common=True
             ),
-            integer_parameter("timesteps", "Time steps", "Length of each sequence.", 100, 2, 10_000, cpu_default=50),
-            integer_parameter(
+            Parameter("timesteps", "Time steps", "Length of each sequence.", 100, limits=(2, 10_000), cpu_default=50),
+            Parameter(
                 "features",
                 "Features",
                 "Inputs per time step: two informative ones, the rest noise.",
                 512,
-                2,
-                16_384,
+                limits=(2, 16_384),
                 cpu_default=16,
             ),
             Parameter(
-                name="bidirectional",
-                kind="switch",
-                label="Bidirectional",
-                help="Read each sequence in both directions and concatenate.",
-                default=False,
+                "bidirectional",
+                "Bidirectional",
+                "Read each sequence in both directions and concatenate.",
+                False,
                 silent=True,
             ),
             *_RECURRENT_DETAILS,
@@ -154,14 +134,13 @@ def _recurrent_workload(name: str) -> Workload:
 _CNN_COMPUTATION = (
     FRAMEWORK_CHOICE,
     Parameter(
-        name="implementation",
-        kind="choice",
-        label="Implementation",
-        help="How the layers are computed.",
-        default="native",
+        "implementation",
+        "Implementation",
+        "How the layers are computed.",
+        "native",
         choices=(
-            Choice(value="native", label="Native", help="The framework's own operations, with fused batch norm."),
-            Choice(value="keras", label="Keras", help="Keras layers with data_format and axis given on each."),
+            Choice("native", "Native", "The framework's own operations, with fused batch norm."),
+            Choice("keras", "Keras", "Keras layers with data_format and axis given on each."),
         ),
         common=True,
         named="first",
@@ -169,15 +148,14 @@ _CNN_COMPUTATION = (
         same_result=True,
     ),
     Parameter(
-        name="layout",
-        kind="choice",
-        label="Layout",
-        help="Order of an image tensor's axes in every convolution, normalisation and pooling.",
-        default="NCHW",
+        "layout",
+        "Layout",
+        "Order of an image tensor's axes in every convolution, normalisation and pooling.",
+        "NCHW",
         cpu_default="NHWC",  # TensorFlow supports it on every processor in every precision
         choices=(
-            Choice(value="NCHW", label="NCHW", help="Channels first: Keras's channels_first, PyTorch's contiguous."),
-            Choice(value="NHWC", label="NHWC", help="Channels last: TensorFlow's default, PyTorch's channels_last."),
+            Choice("NCHW", "NCHW", "Channels first: Keras's channels_first, PyTorch's contiguous."),
+            Choice("NHWC", "NHWC", "Channels last: TensorFlow's default, PyTorch's channels_last."),
         ),
         common=True,
         named="first",
@@ -187,29 +165,27 @@ _CNN_COMPUTATION = (
 )
 
 _POOLING = Parameter(
-    name="pooling",
-    kind="choice",
-    label="Downsampling",
-    help="How images are halved between the blocks.",
-    default="average",
+    "pooling",
+    "Downsampling",
+    "How images are halved between the blocks.",
+    "average",
     choices=(
-        Choice(value="average", label="Average pooling", help="The mean of 2x2 pixels."),
-        Choice(value="max", label="Maximum pooling", help="The largest of 2x2 pixels."),
+        Choice("average", "Average pooling", "The mean of 2x2 pixels."),
+        Choice("max", "Maximum pooling", "The largest of 2x2 pixels."),
         Choice(
-            value="strided",
-            label="Strided convolution",
-            help="No pooling: the last convolution of a block has stride 2, with the same weights.",
+            "strided",
+            "Strided convolution",
+            "No pooling: the last convolution of a block has stride 2, with the same weights.",
         ),
     ),
     silent=True,
 )
 
 _BIAS = Parameter(
-    name="bias",
-    kind="switch",
-    label="Bias",
-    help="Add a bias to each convolution, as Keras does by default; batch norm subtracts it again.",
-    default=False,
+    "bias",
+    "Bias",
+    "Add a bias to each convolution, as Keras does by default; batch norm subtracts it again.",
+    False,
     silent=True,
 )
 
@@ -220,13 +196,12 @@ CNN10 = Workload(
     example="image",
     parameters=(
         *_CNN_COMPUTATION,
-        integer_parameter(
+        Parameter(
             "channels",
             "Channels",
             "Channels of the first block; they double in each of the next two.",
             64,
-            1,
-            1024,
+            limits=(1, 1024),
             cpu_default=16,
         ),
         _POOLING,
@@ -245,9 +220,14 @@ WRN = Workload(
     example="image",
     parameters=(
         *_CNN_COMPUTATION,
-        integer_parameter("depth", "Depth", "Layers: 10, 16, 22, 28 … (6n + 4).", 28, 10, 100, cpu_default=10),
-        integer_parameter(
-            "widen", "Width", "Channels, in multiples of a narrow network's 16, 32, 64.", 10, 1, 20, cpu_default=1
+        Parameter("depth", "Depth", "Layers: 10, 16, 22, 28 … (6n + 4).", 28, limits=(10, 100), cpu_default=10),
+        Parameter(
+            "widen",
+            "Width",
+            "Channels, in multiples of a narrow network's 16, 32, 64.",
+            10,
+            limits=(1, 20),
+            cpu_default=1,
         ),
         _BIAS,
         *IMAGE_TRAINING,
@@ -265,13 +245,12 @@ DUMMY = Workload(
     hidden=True,
     parameters=(
         Parameter(
-            name="behaviour",
-            kind="choice",
-            label="Behaviour",
-            help="What the worker does.",
-            default="train",
+            "behaviour",
+            "Behaviour",
+            "What the worker does.",
+            "train",
             choices=tuple(
-                Choice(value=value, label=value)
+                Choice(value, value)
                 for value in (
                     "train",
                     "fail",
@@ -285,24 +264,14 @@ DUMMY = Workload(
             ),
             named="first",
         ),
-        integer_parameter(
+        Parameter(
             "fitting_batch_size",
             "Batch that fits",
             "The largest batch size at which the behaviour out_of_memory has enough memory.",
             0,
-            0,
-            1_048_576,
+            limits=(0, 1_048_576),
         ),
-        Parameter(
-            name="step_ms",
-            kind="number",
-            label="Step time",
-            help="Length of one step.",
-            default=5.0,
-            minimum=0.01,
-            maximum=60_000,
-            unit="ms",
-        ),
+        Parameter("step_ms", "Step time", "Length of one step.", 5.0, limits=(0.01, 60_000), unit="ms"),
         *common_parameters(8, 8, "example"),
     ),
 )

@@ -6,40 +6,16 @@ from workloads.schema import Choice, Parameter
 BETWEEN_PACKAGES = r",(?!\s*[<>=!~])(?![^\[]*\])"
 """A comma between two values, not within one requirement: `torch>=2.9,<2.11`, `jax[cuda12,k8s]`."""
 
-
-def integer_parameter(
-    name: str, label: str, help: str, default: int, minimum: int, maximum: int, **more: object
-) -> Parameter:
-    """Return a parameter that is a whole number; `more` are other attributes of `Parameter`."""
-    return Parameter(
-        name=name,
-        kind="integer",
-        label=label,
-        help=help,
-        default=default,
-        minimum=minimum,
-        maximum=maximum,
-        **more,  # type: ignore[arg-type]
-    )
-
-
 PRECISION = Parameter(
-    name="precision",
-    kind="choice",
-    label="Precision",
-    help="The number format products are computed in.",
-    default="float32",
+    "precision",
+    "Precision",
+    "The number format products are computed in.",
+    "float32",
     choices=(
-        Choice(value="float32", label="float32", help="32-bit storage and 32-bit products."),
-        Choice(
-            value="tf32",
-            label="TF32",
-            help="32-bit storage, products rounded to TF32 on tensor cores (Ampere and newer).",
-        ),
-        Choice(
-            value="bfloat16", label="bfloat16", help="16-bit compute with the range of float32; weights stay float32."
-        ),
-        Choice(value="float16", label="float16", help="16-bit compute with loss scaling; weights stay float32."),
+        Choice("float32", "float32", "32-bit storage and 32-bit products."),
+        Choice("tf32", "TF32", "32-bit storage, products rounded to TF32 on tensor cores (Ampere and newer)."),
+        Choice("bfloat16", "bfloat16", "16-bit compute with the range of float32; weights stay float32."),
+        Choice("float16", "float16", "16-bit compute with loss scaling; weights stay float32."),
     ),
     common=True,
     named="special",
@@ -48,15 +24,14 @@ PRECISION = Parameter(
 )
 
 FRAMEWORK_CHOICE = Parameter(
-    name="framework",
-    kind="choice",
-    label="Framework",
-    help="Which framework computes; each run has its own process.",
-    default="tensorflow",
+    "framework",
+    "Framework",
+    "Which framework computes; each run has its own process.",
+    "tensorflow",
     choices=(
-        Choice(value="tensorflow", label="TensorFlow", help="TensorFlow with Keras."),
-        Choice(value="pytorch", label="PyTorch", help="The same model, data and step in PyTorch."),
-        Choice(value="jax", label="JAX", help="The same model, data and step in JAX, compiled whole by XLA."),
+        Choice("tensorflow", "TensorFlow", "TensorFlow with Keras."),
+        Choice("pytorch", "PyTorch", "The same model, data and step in PyTorch."),
+        Choice("jax", "JAX", "The same model, data and step in JAX, compiled whole by XLA."),
     ),
     common=True,
     named="special",
@@ -69,22 +44,20 @@ EAGER_STEPS = 3
 
 FRAMEWORK_COMPUTATION: tuple[Parameter, ...] = (
     Parameter(
-        name="compile",
-        kind="switch",
-        label="torch.compile",
-        help="Compile forward and backward pass with PyTorch's Inductor (torch.compile).",
-        default=False,
+        "compile",
+        "torch.compile",
+        "Compile forward and backward pass with PyTorch's Inductor (torch.compile).",
+        False,
         common=True,
         frameworks=("pytorch",),
         silent=True,
         same_result=True,
     ),
     Parameter(
-        name="cuda_graph",
-        kind="switch",
-        label="CUDA graph",
-        help="Capture PyTorch's whole step in one CUDA graph, which the host launches in one call.",
-        default=False,
+        "cuda_graph",
+        "CUDA graph",
+        "Capture PyTorch's whole step in one CUDA graph, which the host launches in one call.",
+        False,
         common=True,
         frameworks=("pytorch",),
         silent=True,
@@ -96,11 +69,10 @@ FRAMEWORK_COMPUTATION: tuple[Parameter, ...] = (
 _COMPUTATION: tuple[Parameter, ...] = (
     PRECISION,
     Parameter(
-        name="xla",
-        kind="switch",
-        label="XLA",
-        help="Compile the training step with XLA (jit_compile=True).",
-        default=False,
+        "xla",
+        "XLA",
+        "Compile the training step with XLA (jit_compile=True).",
+        False,
         common=True,
         frameworks=("tensorflow",),
         named="special",
@@ -108,24 +80,23 @@ _COMPUTATION: tuple[Parameter, ...] = (
         same_result=True,
     ),
     Parameter(
-        name="all_reduce",
-        kind="choice",
-        label="All-reduce",
-        help="How several GPUs exchange their gradients at the end of a step.",
-        default="nccl",
+        "all_reduce",
+        "All-reduce",
+        "How several GPUs exchange their gradients at the end of a step.",
+        "nccl",
         choices=(
             Choice(
-                value="nccl",
-                label="NCCL",
-                help="NVIDIA's library: all GPUs add in a ring or a tree; PyTorch uses it in DistributedDataParallel, "
+                "nccl",
+                "NCCL",
+                "NVIDIA's library: all GPUs add in a ring or a tree; PyTorch uses it in DistributedDataParallel, "
                 "with a process per GPU.",
             ),
-            Choice(value="hierarchical", label="Hierarchical copy", help="Copies between two halves of the GPUs."),
-            Choice(value="one_device", label="One device", help="Copied to one GPU, added there and copied back."),
+            Choice("hierarchical", "Hierarchical copy", "Copies between two halves of the GPUs."),
+            Choice("one_device", "One device", "Copied to one GPU, added there and copied back."),
             Choice(
-                value="data_parallel",
-                label="DataParallel",
-                help="PyTorch's older way: one process copies the weights to all GPUs in each step and adds their "
+                "data_parallel",
+                "DataParallel",
+                "PyTorch's older way: one process copies the weights to all GPUs in each step and adds their "
                 "gradients on one.",
             ),
         ),
@@ -134,98 +105,83 @@ _COMPUTATION: tuple[Parameter, ...] = (
         same_result=True,
     ),
     Parameter(
-        name="layout_optimizer",
-        kind="switch",
-        label="Layout optimizer",
-        help=f"Let {FRAMEWORK.name}'s graph optimizer change the data layout. Off keeps the requested layout.",
-        default=False,
+        "layout_optimizer",
+        "Layout optimizer",
+        f"Let {FRAMEWORK.name}'s graph optimizer change the data layout. Off keeps the requested layout.",
+        False,
         frameworks=("tensorflow",),
         silent=True,
         same_result=True,
     ),
     Parameter(
-        name="memory_growth",
-        kind="switch",
-        label="Memory growth",
-        help=f"Take GPU memory as needed; off, {FRAMEWORK.name} takes nearly all of it at the start.",
-        default=True,
+        "memory_growth",
+        "Memory growth",
+        f"Take GPU memory as needed; off, {FRAMEWORK.name} takes nearly all of it at the start.",
+        True,
         frameworks=("tensorflow",),
         silent=True,
         same_result=True,
     ),
     Parameter(
-        name="memory_limit",
-        kind="number",
-        label="Memory limit",
-        help="Limit the framework to this much of each GPU's memory, as on a smaller GPU; 0 sets no limit.",
-        default=0.0,
-        minimum=0.0,
-        maximum=1024.0,
+        "memory_limit",
+        "Memory limit",
+        "Limit the framework to this much of each GPU's memory, as on a smaller GPU; 0 sets no limit.",
+        0.0,
+        limits=(0.0, 1024.0),
         unit="GiB",
         unset="off",
         same_result=True,
     ),
     Parameter(
-        name="mode",
-        kind="choice",
-        label="Mode",
-        help="Train (forward, backward, update) or only infer (forward).",
-        default="train",
+        "mode",
+        "Mode",
+        "Train (forward, backward, update) or only infer (forward).",
+        "train",
         choices=(
-            Choice(value="train", label="Train", help="Forward, backward and weight update."),
-            Choice(value="inference", label="Inference", help="The forward pass alone."),
+            Choice("train", "Train", "Forward, backward and weight update."),
+            Choice("inference", "Inference", "The forward pass alone."),
         ),
     ),
     Parameter(
-        name="evidence",
-        kind="choice",
-        label="Evidence",
-        help="What is stored as proof of what ran; none of it costs time in the measured part.",
-        default="trace",
+        "evidence",
+        "Evidence",
+        "What is stored as proof of what ran; none of it costs time in the measured part.",
+        "trace",
         choices=(
-            Choice(value="trace", label="Graph and trace", help="The executed graph, and the kernels of a few steps."),
-            Choice(value="graph", label="Graph", help="The executed graph alone."),
-            Choice(value="off", label="Off", help="Nothing: what really ran stays unknown."),
+            Choice("trace", "Graph and trace", "The executed graph, and the kernels of a few steps."),
+            Choice("graph", "Graph", "The executed graph alone."),
+            Choice("off", "Off", "Nothing: what really ran stays unknown."),
         ),
         affects_step=False,
     ),
 )
 
-SYNTHETIC = Choice(value="synthetic", label="Synthetic", help="Generated from the seed; stays on the device.")
+SYNTHETIC = Choice("synthetic", "Synthetic", "Generated from the seed; stays on the device.")
 
 SYNTHETIC_DATA: tuple[Parameter, ...] = (
-    Parameter(
-        name="data",
-        kind="choice",
-        label="Data",
-        help="Where the training data come from.",
-        default="synthetic",
-        choices=(SYNTHETIC,),
-    ),
+    Parameter("data", "Data", "Where the training data come from.", "synthetic", choices=(SYNTHETIC,)),
 )
 
 SAVED_WEIGHTS: tuple[Parameter, ...] = (
     Parameter(
-        name="save_weights",
-        kind="switch",
-        label="Save weights",
-        help="Save the weights next to the database at the end of the run, to export the model.",
-        default=False,
+        "save_weights",
+        "Save weights",
+        "Save the weights next to the database at the end of the run, to export the model.",
+        False,
         affects_step=False,
         silent=True,
     ),
     Parameter(
-        name="weights_from",
-        kind="choice",
-        label="Weights from",
-        help="Which weights are saved.",
-        default="last",
+        "weights_from",
+        "Weights from",
+        "Which weights are saved.",
+        "last",
         choices=(
-            Choice(value="last", label="Last step", help="Those after the last measured step."),
+            Choice("last", "Last step", "Those after the last measured step."),
             Choice(
-                value="best",
-                label="Best so far",
-                help="Those with the highest accuracy after an epoch; without epochs with the lowest loss after a "
+                "best",
+                "Best so far",
+                "Those with the highest accuracy after an epoch; without epochs with the lowest loss after a "
                 "measured block.",
             ),
         ),
@@ -236,78 +192,71 @@ SAVED_WEIGHTS: tuple[Parameter, ...] = (
 
 _DURATION: tuple[Parameter, ...] = (
     Parameter(
-        name="seconds",
-        kind="number",
-        label="Measure for",
-        help="Length of the measured part; ignored if a number of steps is given.",
-        default=10.0,
-        minimum=0.1,
-        maximum=86_400,
+        "seconds",
+        "Measure for",
+        "Length of the measured part; ignored if a number of steps is given.",
+        10.0,
+        limits=(0.1, 86_400),
         unit="s",
         common=True,
         affects_step=False,
         repeats=True,
     ),
-    integer_parameter(
+    Parameter(
         "steps",
         "Steps",
         "Measure exactly this many steps; 0 measures for the seconds above.",
         0,
-        0,
-        100_000_000,
+        limits=(0, 100_000_000),
         unset="off",
         affects_step=False,
         repeats=True,
     ),
-    integer_parameter(
+    Parameter(
         "warmup_steps",
         "Warm-up steps",
         "Steps after the first that are run but not measured.",
         20,
-        0,
-        1_000_000,
+        limits=(0, 1_000_000),
         cpu_default=5,
         affects_step=False,
         repeats=True,
     ),
-    integer_parameter(
+    Parameter(
         "seed",
         "Seed",
         "Seed of weights and synthetic data: the same seed, the same start.",
         1,
-        0,
-        2_147_483_647,
+        limits=(0, 2_147_483_647),
         affects_step=False,
         repeats=True,
     ),
-    integer_parameter(
+    Parameter(
         "cpu_threads",
         "CPU threads",
         "Threads the framework may use on the CPU; 0 leaves it to the framework.",
         0,
-        0,
-        1024,
+        limits=(0, 1024),
         unset="automatic",
         frameworks=("tensorflow", "pytorch"),
         same_result=True,
     ),
     Parameter(
-        name="interpreter",
-        kind="path",
-        label="Python",
-        help="The path of a virtual environment's folder or Python, with other versions of the libraries; it needs the "
+        "interpreter",
+        "Python",
+        "The path of a virtual environment's folder or Python, with other versions of the libraries; it needs the "
         "framework, numpy and msgspec. Empty is this program's own. With packages, a version such as 3.12 is enough.",
-        default="",
+        "",
+        is_path=True,
         unset="this program's own",
         same_result=True,
     ),
     Parameter(
-        name="packages",
-        kind="text",
-        label="Packages",
-        help="What uv installs for the run, in pip's syntax, separated by spaces: torch==2.9.* "
+        "packages",
+        "Packages",
+        "What uv installs for the run, in pip's syntax, separated by spaces: torch==2.9.* "
         "numpy==2.*. Empty is what the Python has.",
-        default="",
+        "",
         unset="what the Python has",
         same_result=True,
     ),
@@ -323,13 +272,12 @@ def common_parameters(
     choose them.
     """
     return (
-        integer_parameter(
+        Parameter(
             "gpus",
             "GPUs",
             "How many GPUs train together (data parallel); 0 runs on the CPU.",
             1,
-            0,
-            64,
+            limits=(0, 64),
             cpu_default=0,
             common=True,
             named="special",
@@ -338,21 +286,19 @@ def common_parameters(
             same_result=True,
         ),
         Parameter(
-            name="devices",
-            kind="text",
-            label="Devices",
-            help="Which GPUs, by index or UUID, separated by commas; empty takes the first free ones.",
-            default="",
+            "devices",
+            "Devices",
+            "Which GPUs, by index or UUID, separated by commas; empty takes the first free ones.",
+            "",
             unset="first free ones",
             affects_step=False,
         ),
-        integer_parameter(
+        Parameter(
             "batch_size",
             "Batch size",
             f"{example.capitalize()}s per step over all GPUs together (the global batch).",
             batch_size,
-            1,
-            1_048_576,
+            limits=(1, 1_048_576),
             cpu_default=cpu_batch_size,
             common=True,
             named="special",

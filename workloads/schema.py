@@ -2,20 +2,21 @@
 
 import difflib
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Literal
 
 from workloads.machine import Machine
 from workloads.protocol import Value, Variant
 
 ParameterKind = Literal["choice", "integer", "number", "switch", "text", "path"]
+_KINDS: dict[type, ParameterKind] = {bool: "switch", int: "integer", float: "number", str: "text"}
 
 
 class UsageError(Exception):
     """A workload, parameter or value that does not exist or is out of range; the message says what would be right."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Choice:
     """One value of a parameter with a list of choices."""
 
@@ -24,7 +25,7 @@ class Choice:
     help: str = ""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Parameter:
     """One parameter of a workload: its kind, its limits, and its role in forms, names and comparisons.
 
@@ -32,10 +33,10 @@ class Parameter:
         name: Its name on the command line and in a variant.
         label: Its name on the screen.
         help: One sentence on what it does.
+        default: Its default, whose type gives the kind of a parameter without choices.
         cpu_default: The default where `gpus` is 0, if that differs.
         choices: The values of a `choice`.
-        minimum: The least number, inclusive.
-        maximum: The largest number, inclusive.
+        limits: The least and the largest number, inclusive.
         unset: The meaning of the least number, or of no text, if it is special.
         common: Always visible in the form; a search finds the others.
         frameworks: The frameworks that read it, all if empty. In others it keeps its default, and no form, name,
@@ -53,14 +54,14 @@ class Parameter:
     """
 
     name: str
-    kind: ParameterKind
     label: str
     help: str
     default: Value
+    _: KW_ONLY
     cpu_default: Value | None = None
     choices: tuple[Choice, ...] = ()
-    minimum: float | None = None
-    maximum: float | None = None
+    limits: tuple[float, float] | None = None
+    is_path: bool = False
     unit: str = ""
     unset: str = ""
     common: bool = False
@@ -72,6 +73,10 @@ class Parameter:
     scales: bool = False
     silent: bool = False
     same_result: bool = False
+
+    @property
+    def kind(self) -> ParameterKind:
+        return "choice" if self.choices else "path" if self.is_path else _KINDS[type(self.default)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -74,7 +74,7 @@ def search_bounds(spec: RunSpec, limit: int | None = None, step: int | None = No
         )
     start, unit = int(spec.variant["batch_size"]), max(1, gpus)
     workload = catalog.find_workload(spec.workload) or catalog.workload(spec.workload)
-    highest = int(workload.parameter("batch_size").maximum or start)
+    _, highest = map(int, workload.parameter("batch_size").limits or (1, start))
     rounded_limit = min(highest, limit or highest) // unit * unit
     if rounded_limit < start:
         raise catalog.UsageError(

@@ -392,6 +392,7 @@ def _limits(parameter: catalog.Parameter) -> str:
         return " | ".join(choice.value for choice in parameter.choices)
     if parameter.kind == "switch":
         return "true | false"
-    if parameter.minimum is None or parameter.maximum is None:
+    if parameter.limits is None:
         return ""
-    return f"{parameter.minimum:,.10g} … {parameter.maximum:,.10g} {parameter.unit}".rstrip()
+    low, high = parameter.limits
+    return f"{low:,.10g} … {high:,.10g} {parameter.unit}".rstrip()

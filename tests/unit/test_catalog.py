@@ -12,7 +12,6 @@ from tests.parameter_docs import PAGE, page
 from workloads import catalog
 from workloads.catalog import Gpu, Machine, UsageError, check, complete, parse, refusal_reason, with_defaults, workload
 from workloads.framework import FRAMEWORKS
-from workloads.parameters import integer_parameter
 from workloads.protocol import RunSpec, Value
 from workloads.recurrent_layers import LSTM_IMPLEMENTATIONS
 from workloads.schema import Parameter
@@ -317,7 +316,7 @@ def test_every_framework_reads_the_parameters_that_it_has() -> None:
 
 
 def test_a_parameter_that_only_one_framework_reads_is_not_for_all() -> None:
-    stem = integer_parameter("memory_growth", "Stem", "As a recipe for TensorFlow alone would add it.", 0, 0, 1)
+    stem = Parameter("memory_growth", "Stem", "As a recipe for TensorFlow alone would add it.", 0, limits=(0, 1))
     assert unread([stem]) == {("memory_growth", "pytorch"), ("memory_growth", "jax")}
     assert unread([replace(stem, frameworks=("tensorflow",))]) == set()
 

@@ -70,12 +70,11 @@ def _program_parameters(batch_size: int, framework: str = "") -> tuple[Parameter
 
 def _custom_parameter(parameter: CustomParameter) -> Parameter:
     return Parameter(
-        name=parameter.name,
-        kind=parameter.kind,
-        label=label_from_name(parameter.name),
-        help=parameter.help,
-        default=parameter.default,
-        choices=tuple(Choice(value=word, label=word) for word in parameter.choices),
+        parameter.name,
+        label_from_name(parameter.name),
+        parameter.help,
+        parameter.default,
+        choices=tuple(Choice(word, word) for word in parameter.choices),
         silent=parameter.kind == "switch",
         same_result=True,
     )

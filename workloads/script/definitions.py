@@ -13,9 +13,9 @@ from dataclasses import replace
 from pathlib import PurePath
 
 from workloads.interpreter import find_python
-from workloads.parameters import common_parameters, integer_parameter
+from workloads.parameters import common_parameters
 from workloads.protocol import Command, Variant
-from workloads.schema import UsageError, Workload
+from workloads.schema import Parameter, UsageError, Workload
 
 _PREFIX = "script:"
 REVISION = "revision"
@@ -28,8 +28,14 @@ _ARITHMETIC = re.compile(r"(?!.*\*\s*\*)[\d\s.+*/()-]+")
 _PYTHON = re.compile(r"(?:.*/)?python[\d.]*")
 _RANKS = re.compile(r"--(?:nproc[-_]per[-_]node|num[-_]processes)[= ](\d+)")
 _OWN = ("gpus", "devices", "seconds", "warmup_steps", "evidence", "interpreter", "packages")
-_FIRST_STEP_LIMIT = integer_parameter(
-    "first_step_limit", "Wait for a step", "Longest wait for a step.", 300, 1, 86_400, unit="s", affects_step=False
+_FIRST_STEP_LIMIT = Parameter(
+    "first_step_limit",
+    "Wait for a step",
+    "Longest wait for a step.",
+    300,
+    limits=(1, 86_400),
+    unit="s",
+    affects_step=False,
 )
 
 

@@ -235,7 +235,7 @@ class Fields:
             text="" if options else format_values(parameter, values) if typed is None else typed,
             unit=parameter.unit,
             unset=parameter.unset,
-            maximum=parameter.maximum or 0,
+            maximum=parameter.limits[1] if parameter.limits else 0,
             options=options,
             default="" if values == (default,) and not problem else option(default).label,
             note=problem,

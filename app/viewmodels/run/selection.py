@@ -26,53 +26,40 @@ NO_STORED, RECENT, OLDER = "none", "recent", "older"
 
 EXTENT = (
     Parameter(
-        name="repeats",
-        kind="integer",
-        label="Repeats",
-        help="Runs of each variant, interleaved, each in a fresh process.",
-        default=DEFAULT_REPEATS,
-        minimum=1,
-        maximum=REPEATS_LIMIT,
+        "repeats",
+        "Repeats",
+        "Runs of each variant, interleaved, each in a fresh process.",
+        DEFAULT_REPEATS,
+        limits=(1, REPEATS_LIMIT),
     ),
     Parameter(
-        name="until_pct",
-        kind="number",
-        label="Stop early at",
-        help="Stop once every speed-up is known that precisely; the number of repeats is then the maximum.",
-        default=0.0,
-        minimum=0.0,
-        maximum=50.0,
+        "until_pct",
+        "Stop early at",
+        "Stop once every speed-up is known that precisely; the number of repeats is then the maximum.",
+        0.0,
+        limits=(0.0, 50.0),
         unit="%",
         unset="never",
     ),
     Parameter(
-        name="budget_min",
-        kind="number",
-        label="Time limit",
-        help="Start no run that would not finish within this time; the experiment can be resumed.",
-        default=0.0,
-        minimum=0.0,
-        maximum=7 * 24 * 60,
+        "budget_min",
+        "Time limit",
+        "Start no run that would not finish within this time; the experiment can be resumed.",
+        0.0,
+        limits=(0.0, 7 * 24 * 60),
         unit="min",
         unset="none",
     ),
+    Parameter("side_by_side", "Side by side", "Run variants on different GPUs at the same time.", False),
     Parameter(
-        name="side_by_side",
-        kind="switch",
-        label="Side by side",
-        help="Run variants on different GPUs at the same time.",
-        default=False,
-    ),
-    Parameter(
-        name="stored",
-        kind="choice",
-        label="Stored runs",
-        help="Whether stored runs of the same variants count instead of being repeated.",
-        default=NO_STORED,
+        "stored",
+        "Stored runs",
+        "Whether stored runs of the same variants count instead of being repeated.",
+        NO_STORED,
         choices=(
-            Choice(value=NO_STORED, label="Repeat all", help="Interleaved, under the same conditions."),
-            Choice(value=RECENT, label="Count the last hour's", help="Run under about the same conditions."),
-            Choice(value=OLDER, label="Count all", help="However old: conditions may have changed."),
+            Choice(NO_STORED, "Repeat all", "Interleaved, under the same conditions."),
+            Choice(RECENT, "Count the last hour's", "Run under about the same conditions."),
+            Choice(OLDER, "Count all", "However old: conditions may have changed."),
         ),
     ),
 )
@@ -173,7 +160,7 @@ class Selection:
                 label="Repeats at most",
                 help="The most runs of each variant; fewer if the precision is reached earlier.",
                 default=MAX_REPEATS,
-                minimum=MIN_REPEATS,
+                limits=(MIN_REPEATS, REPEATS_LIMIT),
             )
         return parameter
 
@@ -286,7 +273,7 @@ def parse_script_values(command: Command, texts: Mapping[str, str]) -> dict[str,
         if name in parameters:
             values[name] = parse_values(parameters[name], text)
         elif switches.get(name):
-            switch = Parameter(name=name, kind="switch", label=name, help="", default=False)
+            switch = Parameter(name, name, "", False)
             values[name] = tuple(dict.fromkeys(parse(switch, word) for word in words))
         else:
             values[name] = tuple(dict.fromkeys(map(_number_or_text, words)))
@@ -312,7 +299,7 @@ def describe_invalid(parameter: Parameter, text: str) -> str:
 
 
 def format_value(parameter: Parameter, value: Value) -> str:
-    if parameter.unset and value == parameter.minimum:
+    if parameter.unset and parameter.limits and value == parameter.limits[0]:
         return parameter.unset
     return value_text(value)
 
@@ -325,8 +312,8 @@ def _parse(parameter: Parameter, word: str) -> Sequence[Value]:
     """Return the value of a word, or the values of a range; raises `UsageError`."""
     if parameter.kind not in ("integer", "number"):
         return (parse(parameter, word),)
-    if parameter.unset and word == parameter.unset and parameter.minimum is not None:
-        return (parse(parameter, f"{parameter.minimum:g}"),)
+    if parameter.unset and word == parameter.unset and parameter.limits:
+        return (parse(parameter, f"{parameter.limits[0]:g}"),)
     match = _RANGE.fullmatch(word)
     if match is None and _LIKE_A_RANGE.search(word):
         raise UsageError(_NO_RANGE.format(word))

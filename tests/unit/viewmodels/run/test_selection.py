@@ -333,7 +333,7 @@ def file_workload(sha256: str, *names: str) -> catalog.Workload:
     dummy = catalog.workload("dummy")
     all_have = {"compile", "cuda_graph", *(parameter.name for parameter in dummy.parameters)}
     shared = tuple(each for each in catalog.workload("lstm").parameters if each.name in all_have)
-    own = tuple(Parameter(name=name, kind="integer", label=name, help=name, default=8) for name in names)
+    own = tuple(Parameter(name, name, name, 8) for name in names)
     return replace(
         dummy,
         name="mine.py:mine",
