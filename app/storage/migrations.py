@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
@@ -240,8 +240,6 @@ STEPS = (
 """The statements that add the kernels of one step, GPU time per step, and occupancy."""
 
 
-migrations = Migrations("variantscope")
-
 APPLICATION_ID = 0x56536370
 """Marks the file as ours in SQLite's header (PRAGMA application_id): "VScp"."""
 
@@ -417,39 +415,6 @@ _TELEMETRY_COLUMNS = (
 )
 
 
-def _execute(db: Database, *statements: str) -> None:
-    for statement in statements:
-        db.execute(statement)
-
-
-@migrations()
-def m001_first_light(db: Database) -> None:
-    """Runs with their devices, phases, blocks, samples and log lines."""
-    _execute(db, _RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES)
-    db.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-
-
-@migrations()
-def m002_telemetry(db: Database) -> None:
-    """Slow samples, more fields, the properties of each field, energy by phase, and telemetry's checks of itself."""
-    _execute(db, _SLOW_SAMPLES, *(f"ALTER TABLE {change}" for change in _TELEMETRY_COLUMNS))
-
-
-@migrations()
-def m003_retention(db: Database) -> None:
-    """When a run's samples were deleted, and the settings of this database (how long it keeps samples)."""
-    db.execute("CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID")
-    db.execute("ALTER TABLE runs ADD COLUMN pruned_utc_ns INTEGER")
-
-
-@migrations()
-def m004_evidence(db: Database) -> None:
-    """What really ran and its kernels, operations per step, the devices' calibrations, and trials of weights."""
-    _execute(db, EVIDENCE, KERNELS, PORTABILITY, CALIBRATIONS)
-    db.execute("ALTER TABLE runs ADD COLUMN flops_per_step INTEGER")
-    db.execute("ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL")
-
-
 _EPOCHS = """
 CREATE TABLE epochs (
     run INTEGER NOT NULL REFERENCES runs (run) ON DELETE CASCADE,
@@ -467,124 +432,12 @@ CREATE TABLE epochs (
 ) STRICT, WITHOUT ROWID
 """
 
-
-@migrations()
-def m005_epochs(db: Database) -> None:
-    """Passes over stored data with the accuracy after each, and how long measured steps waited for data."""
-    _execute(db, _EPOCHS, *(f"ALTER TABLE runs ADD COLUMN {name} REAL" for name in ("ready_step_ms", "waiting_pct")))
-
-
-@migrations()
-def m006_scaling(db: Database) -> None:
-    """Where each device's time went in the traced steps, and a run's purpose unless it ran for its own sake."""
-    db.execute(DEVICE_TIMES)
-    db.execute("ALTER TABLE runs ADD COLUMN purpose TEXT")
-
-
-@migrations()
-def m007_library(db: Database) -> None:
-    """Notes, tags, saved filters, experiments and the trash."""
-    _execute(db, *LIBRARY)
-
-
-@migrations()
-def m008_warmup(db: Database) -> None:
-    """How many of the first measured blocks a run's figures leave out; NULL before this rule existed."""
-    db.execute("ALTER TABLE runs ADD COLUMN blocks_cut INTEGER")
-
-
-@migrations()
-def m009_queue(db: Database) -> None:
-    """Unfinished experiments, in the order in which they will run."""
-    db.execute(QUEUE)
-
-
-@migrations()
-def m010_evidence_state(db: Database) -> None:
-    """Which part of a request was verified, and why the rest was not; lists are ordered by it under its own name."""
-    db.execute("ALTER TABLE evidence ADD COLUMN unverified TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(unverified))")
-    db.execute("ALTER TABLE evidence ADD COLUMN state TEXT")
-    derive_evidence_states(db)
-    _execute(db, *EVIDENCE_STATE)
-    db.execute(
-        "UPDATE filters SET query = json_set(query, '$.order', 'evidence')"
-        " WHERE json_extract(query, '$.order') = 'as_asked'"
-    )
-    db.execute(
-        "UPDATE settings SET value = replace(value, 'as_asked', 'evidence')"
-        " WHERE name IN ('shown_columns', 'hidden_figures')"
-    )
-
-
-@migrations()
-def m011_equality(db: Database) -> None:
-    """What an experiment's variants compute, checked against its baseline before the first run."""
-    db.execute(EQUALITY)
-
-
-@migrations()
-def m012_implausible(db: Database) -> None:
-    """How many readings of each field of a device were left out as implausible."""
-    db.execute("ALTER TABLE devices ADD COLUMN implausible TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(implausible))")
-
-
-@migrations()
-def m013_hosts(db: Database) -> None:
-    """The host of a run, if not the program's own machine."""
-    _execute(db, *HOSTS)
-
-
-@migrations()
-def m014_steps(db: Database) -> None:
-    """When each kernel of one traced step ran, GPU time and occupancy; older runs have the first as well."""
-    _execute(db, *STEPS)
-
-
-@migrations()
-def m015_search_fields(db: Database) -> None:
-    """The field of a run in which a search finds a word."""
-    _execute(db, *search_field_statements())
-
-
-@migrations()
-def m016_imported_entries(db: Database) -> None:
-    """Which experiments of the queue came from another database; unknown for older ones."""
-    db.execute("ALTER TABLE queue ADD COLUMN imported INTEGER NOT NULL DEFAULT 0")
-
-
-@migrations()
-def m017_idle_causes(db: Database) -> None:
-    """How long each device waited for the host and between kernels in the traced steps; NULL if unknown."""
-    columns = ("host_wait_ns", "kernel_wait_ns")
-    _execute(db, *(f"ALTER TABLE device_times ADD COLUMN {column} INTEGER" for column in columns))
-
-
-@migrations()
-def m018_estimates(db: Database) -> None:
-    """The expected and the actual time of experiments."""
-    db.execute(ESTIMATES)
-
-
-@migrations()
-def m019_frameworks(db: Database) -> None:
-    """A run's framework, which is TensorFlow for runs older than the parameter."""
-    _execute(db, *FRAMEWORKS)
-
-
-@migrations()
-def m020_search_frameworks(db: Database) -> None:
-    """A search for TensorFlow also finds the runs that do not name it."""
-    _execute(db, *search_field_statements())
-
-
 _IDLE_WAIT = re.compile(r"(?:(gave up|skipped) after )?([0-9,]+)\s*s(?:(?:: |, )(.+))?", re.DOTALL)
 """The former text of an idle wait: `12 s, GPU 0 at 41 °C`, `gave up after 60 s: GPU 0 at 55 °C`, `off`."""
 _IDLE_WAIT_OUTCOMES = {None: "idle", "gave up": "timed out", "skipped": "skipped"}
 
 
-@migrations()
-def m021_idle_wait(db: Database) -> None:
-    """Outcome, seconds and blockers of the idle wait before a run, formerly one sentence."""
+def _split_idle_waits(db: Database) -> None:
     waits = "SELECT run, json_extract(environment, '$.gate') FROM runs WHERE json_type(environment, '$.gate') = 'text'"
     for run, sentence in db.execute(waits).fetchall():
         changes = {"gate": None, "idle_wait_outcome": sentence}
@@ -594,3 +447,95 @@ def m021_idle_wait(db: Database) -> None:
             changes["idle_wait_s"] = seconds.replace(",", "")
             changes["idle_wait_blockers" if ending else "idle_wait_gpus"] = rest
         db.execute("UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(changes), run))
+
+
+_MIGRATIONS: dict[str, tuple[str | Callable[[Database], None], ...]] = {
+    # Runs with their devices, phases, blocks, samples and log lines.
+    "m001_first_light": (
+        *(_RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES),
+        f"PRAGMA application_id = {APPLICATION_ID}",
+    ),
+    # Slow samples, more fields, the properties of each field, energy by phase, and telemetry's checks of itself.
+    "m002_telemetry": (_SLOW_SAMPLES, *(f"ALTER TABLE {change}" for change in _TELEMETRY_COLUMNS)),
+    # When a run's samples were deleted, and the settings of this database (how long it keeps samples).
+    "m003_retention": (
+        "CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID",
+        "ALTER TABLE runs ADD COLUMN pruned_utc_ns INTEGER",
+    ),
+    # What really ran and its kernels, operations per step, the devices' calibrations, and trials of weights.
+    "m004_evidence": (
+        *(EVIDENCE, KERNELS, PORTABILITY, CALIBRATIONS),
+        "ALTER TABLE runs ADD COLUMN flops_per_step INTEGER",
+        "ALTER TABLE runs ADD COLUMN peak_flops_per_s REAL",
+    ),
+    # Passes over stored data with the accuracy after each, and how long measured steps waited for data.
+    "m005_epochs": (
+        _EPOCHS,
+        "ALTER TABLE runs ADD COLUMN ready_step_ms REAL",
+        "ALTER TABLE runs ADD COLUMN waiting_pct REAL",
+    ),
+    # Where each device's time went in the traced steps, and a run's purpose unless it ran for its own sake.
+    "m006_scaling": (DEVICE_TIMES, "ALTER TABLE runs ADD COLUMN purpose TEXT"),
+    # Notes, tags, saved filters, experiments and the trash.
+    "m007_library": LIBRARY,
+    # How many of the first measured blocks a run's figures leave out; NULL before this rule existed.
+    "m008_warmup": ("ALTER TABLE runs ADD COLUMN blocks_cut INTEGER",),
+    # Unfinished experiments, in the order in which they will run.
+    "m009_queue": (QUEUE,),
+    # Which part of a request was verified, and why the rest was not; lists are ordered by it under its own name.
+    "m010_evidence_state": (
+        "ALTER TABLE evidence ADD COLUMN unverified TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(unverified))",
+        "ALTER TABLE evidence ADD COLUMN state TEXT",
+        derive_evidence_states,
+        *EVIDENCE_STATE,
+        """UPDATE filters SET query = json_set(query, '$.order', 'evidence')
+        WHERE json_extract(query, '$.order') = 'as_asked'""",
+        """UPDATE settings SET value = replace(value, 'as_asked', 'evidence')
+        WHERE name IN ('shown_columns', 'hidden_figures')""",
+    ),
+    # What an experiment's variants compute, checked against its baseline before the first run.
+    "m011_equality": (EQUALITY,),
+    # How many readings of each field of a device were left out as implausible.
+    "m012_implausible": (
+        "ALTER TABLE devices ADD COLUMN implausible TEXT NOT NULL DEFAULT '{}' CHECK (json_valid(implausible))",
+    ),
+    # The host of a run, if not the program's own machine.
+    "m013_hosts": HOSTS,
+    # When each kernel of one traced step ran, GPU time and occupancy; older runs have the first as well.
+    "m014_steps": STEPS,
+    # The field of a run in which a search finds a word.
+    "m015_search_fields": tuple(search_field_statements()),
+    # Which experiments of the queue came from another database; unknown for older ones.
+    "m016_imported_entries": ("ALTER TABLE queue ADD COLUMN imported INTEGER NOT NULL DEFAULT 0",),
+    # How long each device waited for the host and between kernels in the traced steps; NULL if unknown.
+    "m017_idle_causes": (
+        "ALTER TABLE device_times ADD COLUMN host_wait_ns INTEGER",
+        "ALTER TABLE device_times ADD COLUMN kernel_wait_ns INTEGER",
+    ),
+    # The expected and the actual time of experiments.
+    "m018_estimates": (ESTIMATES,),
+    # A run's framework, which is TensorFlow for runs older than the parameter.
+    "m019_frameworks": FRAMEWORKS,
+    # A search for TensorFlow also finds the runs that do not name it.
+    "m020_search_frameworks": tuple(search_field_statements()),
+    # Outcome, seconds and blockers of the idle wait before a run, formerly one sentence.
+    "m021_idle_wait": (_split_idle_waits,),
+}
+"""Each migration's statements and functions, in their order; a new one comes last, and none ever changes."""
+
+
+migrations = Migrations("variantscope")
+
+
+def _register(name: str, steps: Iterable[str | Callable[[Database], None]]) -> None:
+    @migrations(name=name)
+    def _(db: Database) -> None:
+        for step in steps:
+            if isinstance(step, str):
+                db.execute(step)
+            else:
+                step(db)
+
+
+for _name, _steps in _MIGRATIONS.items():
+    _register(_name, _steps)
