@@ -23,13 +23,16 @@ from workloads.framework import (
     FRAMEWORK,
     FRAMEWORKS,
     JAX,
+    MINOR_VARIABLES,
     ONEDNN_KEY,
     ONEDNN_VARIABLE,
+    OWN_VARIABLES,
     PYTORCH,
     VARIABLE_PREFIX,
     VARIABLES_RECORDED_KEY,
     Framework,
     framework_of,
+    recorded_variables,
 )
 from workloads.interpreter import (
     DEFAULT_VARIABLE,

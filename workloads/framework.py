@@ -37,6 +37,30 @@ _TERRAFORM = re.compile(r"TF_(VAR|TOKEN|CLI|HTTP|ENCRYPTION|REATTACH|CLOUD|DATA_
 https://developer.hashicorp.com/terraform/cli/config/environment-variables
 """
 
+VARIABLE_PREFIXES = (
+    *("TF_", "XLA_", "KERAS_", "TORCH_", "PYTORCH_", "TORCHINDUCTOR_", "JAX_"),
+    *("CUDA_", "CUDNN_", "CUBLAS_", "NVIDIA_", "NCCL_"),
+    *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "MALLOC_", "TCMALLOC_", "LD_PRELOAD"),
+)
+"""Prefixes of the environment variables that change what a framework does, or how fast."""
+OWN_VARIABLES = frozenset(
+    (
+        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
+        *("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL", ONEDNN_VARIABLE, "XLA_PYTHON_CLIENT_PREALLOCATE"),
+        "TORCHINDUCTOR_CACHE_DIR",  # Inductor sets it on import
+    )
+)
+"""Variables that the worker itself sets, by a run's devices or always to the same value."""
+MINOR_VARIABLES = frozenset(
+    (
+        *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME", "TORCH_HOME"),
+        *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
+        *("TORCH_LOGS", "NCCL_DEBUG"),
+        *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # in older runs: scikit-learn sets them
+    )
+)
+"""Variables that describe a container or an installation, or control logging."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Framework:
@@ -51,10 +75,7 @@ class Framework:
         version_key: The environment key that holds its version.
         devices_key: The environment key that holds the devices it sees.
         library_keys: Environment keys of the libraries that decide how fast a step is.
-        variable_prefixes: Prefixes of the environment variables that change what it does, or how fast.
         default_variables: Variables that every worker sets to these values unless the user has set them.
-        own_variables: Variables that the worker itself sets, by a run's devices or always to the same value.
-        minor_variables: Variables that describe a container or an installation, or control logging.
     """
 
     name: str
@@ -66,10 +87,7 @@ class Framework:
     devices_key: str
     library_keys: tuple[str, ...]
     labels: Mapping[str, str]
-    variable_prefixes: tuple[str, ...]
     default_variables: Mapping[str, str]
-    own_variables: frozenset[str]
-    minor_variables: frozenset[str]
 
     def package(self, *, on_gpus: bool) -> str:
         return self.gpu_package if on_gpus else self.distributions[0]
@@ -85,14 +103,15 @@ class Framework:
         for name, value in self.default_variables.items():
             os.environ.setdefault(name, value)
 
-    def variables(self, environment: Mapping[str, str]) -> dict[str, str]:
-        """Return the environment variables to record as parts of a run's environment, and the prefixes looked for."""
-        variables = {
-            f"{VARIABLE_PREFIX}{name}": _without_secrets(value)
-            for name, value in sorted(environment.items())
-            if name.startswith(self.variable_prefixes) and not _SECRET.search(name) and not _TERRAFORM.match(name)
-        }
-        return variables | {VARIABLES_RECORDED_KEY: " ".join(self.variable_prefixes)}
+
+def recorded_variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables to record as parts of a run's environment, and the prefixes looked for."""
+    variables = {
+        f"{VARIABLE_PREFIX}{name}": _without_secrets(value)
+        for name, value in sorted(environment.items())
+        if name.startswith(VARIABLE_PREFIXES) and not _SECRET.search(name) and not _TERRAFORM.match(name)
+    }
+    return variables | {VARIABLES_RECORDED_KEY: " ".join(VARIABLE_PREFIXES)}
 
 
 def _without_secrets(value: str) -> str:
@@ -119,38 +138,6 @@ def _masked(text: str) -> str:
     return _SECRET_VALUES.sub(lambda match: f"{match['name'] or ''}…", text)
 
 
-_VARIABLE_PREFIXES = (
-    *(
-        "TF_",
-        "XLA_",
-        "KERAS_",
-        "TORCH_",
-        "PYTORCH_",
-        "TORCHINDUCTOR_",
-        "JAX_",
-        "CUDA_",
-        "CUDNN_",
-        "CUBLAS_",
-        "NVIDIA_",
-        "NCCL_",
-    ),
-    *("OMP_", "GOMP_", "KMP_", "MKL_", "ONEDNN_", "DNNL_", "MALLOC_", "TCMALLOC_", "LD_PRELOAD"),
-)
-_OWN_VARIABLES = frozenset(
-    (
-        *("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"),
-        *("KERAS_BACKEND", "TF_CPP_MIN_LOG_LEVEL", ONEDNN_VARIABLE, "XLA_PYTHON_CLIENT_PREALLOCATE"),
-        "TORCHINDUCTOR_CACHE_DIR",  # Inductor sets it on import
-    )
-)
-_MINOR_VARIABLES = frozenset(
-    (
-        *("CUDA_HOME", "CUDA_PATH", "CUDA_VERSION", "NCCL_VERSION", "CUDNN_VERSION", "KERAS_HOME", "TORCH_HOME"),
-        *("NVIDIA_BUILD_ID", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_PRODUCT_NAME", "NVIDIA_REQUIRE_CUDA"),
-        *("TORCH_LOGS", "NCCL_DEBUG"),
-        *("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK"),  # in older runs: scikit-learn sets them
-    )
-)
 _LOADED_LABELS = {"cuda_loaded": "CUDA loaded", "cudnn_loaded": "cuDNN loaded", "nccl_loaded": "NCCL loaded"}
 
 # TensorFlow has come with Keras 3 since 2.16; `use_cudnn` came with Keras 3.2.
@@ -172,12 +159,9 @@ FRAMEWORK = Framework(
         "tensorflow_devices": "TensorFlow sees",
         ONEDNN_KEY: "oneDNN",
     },
-    variable_prefixes=_VARIABLE_PREFIXES,
     # By default TensorFlow turns oneDNN on for some processors only, and NCHW on the CPU needs it. `ONEDNN_KEY` records
     # what took effect, so the variable is one of the worker's own.
     default_variables={ONEDNN_VARIABLE: "1"},
-    own_variables=_OWN_VARIABLES,
-    minor_variables=_MINOR_VARIABLES,
 )
 # `torch.backends.fp32_precision` came with 2.9.
 PYTORCH = Framework(
@@ -197,10 +181,7 @@ PYTORCH = Framework(
         "pytorch_devices": "PyTorch sees",
         **_LOADED_LABELS,
     },
-    variable_prefixes=_VARIABLE_PREFIXES,
     default_variables={},
-    own_variables=_OWN_VARIABLES,
-    minor_variables=_MINOR_VARIABLES,
 )
 # `jax.shard_map` came with 0.7; 0.8 is the oldest version tried.
 JAX = Framework(
@@ -213,11 +194,8 @@ JAX = Framework(
     devices_key="jax_devices",
     library_keys=("jax", "jaxlib", "cuda_loaded", "cudnn_loaded", "nccl_loaded"),
     labels={"jax": "JAX", "jaxlib": "jaxlib", "jax_devices": "JAX sees", **_LOADED_LABELS},
-    variable_prefixes=_VARIABLE_PREFIXES,
     # By default JAX takes three quarters of a GPU's memory when it starts.
     default_variables={"XLA_PYTHON_CLIENT_PREALLOCATE": "false"},
-    own_variables=_OWN_VARIABLES,
-    minor_variables=_MINOR_VARIABLES,
 )
 FRAMEWORKS: Mapping[str, Framework] = {"tensorflow": FRAMEWORK, "pytorch": PYTORCH, "jax": JAX}
 """By the parameter's value; a variant without that parameter uses the first."""

@@ -25,7 +25,14 @@ from app.values.environment_keys import (
 from app.values.fields import Sample
 from app.values.plan import MAX_THROTTLED_PCT
 from app.values.records import Floats, RunRow, SampleColumns, StoredRun
-from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLE_PREFIX, VARIABLES_RECORDED_KEY
+from workloads.catalog import (
+    MINOR_VARIABLES,
+    ONEDNN_KEY,
+    ONEDNN_VARIABLE,
+    OWN_VARIABLES,
+    VARIABLE_PREFIX,
+    VARIABLES_RECORDED_KEY,
+)
 
 
 class ClockEvent(IntEnum):
@@ -66,10 +73,10 @@ NOT_SET = "not set"
 PROGRAM_KEYS = frozenset({COMMIT_KEY, SOURCES_KEY, "program_version", VARIABLES_RECORDED_KEY})
 """Environment keys of the program itself."""
 
-OWN_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in FRAMEWORK.own_variables)
+OWN_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in OWN_VARIABLES)
 """Environment keys of variables that the worker sets."""
 
-MINOR_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in FRAMEWORK.minor_variables)
+MINOR_VARIABLE_KEYS = frozenset(f"{VARIABLE_PREFIX}{name}" for name in MINOR_VARIABLES)
 """Environment keys of variables that change no figure by themselves."""
 
 

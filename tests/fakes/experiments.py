@@ -22,7 +22,7 @@ from app.values.plan import Plan, encode_plan
 from app.values.records import RunHeader, StoredRun
 from app.values.samples import Inventory
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.catalog import FRAMEWORK, Machine
+from workloads.catalog import Machine, recorded_variables
 from workloads.protocol import Evidence, OutcomeName, RunSpec
 
 Lend = Callable[[RunSpec, Sequence[str], Callable[[float], bool]], Lease | None]
@@ -100,7 +100,7 @@ ENVIRONMENT = {
     "cpu": "A processor",
     "tensorflow": "2.21.0",
     "program_version": "0.1.0",
-    **FRAMEWORK.variables({}),
+    **recorded_variables({}),
 }
 
 

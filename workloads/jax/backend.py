@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
 from workloads.errors import KnownError, RefusedError, describe_error
-from workloads.framework import JAX
+from workloads.framework import JAX, recorded_variables
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.libraries import PartialBackend, check_gpu_count, import_modules, loaded_versions
 from workloads.protocol import Calibration, RunSpec, Source
@@ -52,7 +52,7 @@ class JaxBackend(PartialBackend):
             "numpy": np.__version__,
             JAX.devices_key: ", ".join(gpu.device_kind for gpu in gpus) or "CPU",
         }
-        return versions | JAX.variables(users)
+        return versions | recorded_variables(users)
 
     def build_task(self, spec: RunSpec, _source: Source | None, /) -> Task:
         """Configure JAX, and build the model and its step; raises `RefusedError` for a custom workload."""

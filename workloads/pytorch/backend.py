@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from workloads.calibration import calibrate
 from workloads.catalog import is_custom
 from workloads.errors import CustomWorkloadError, KnownError, describe_error
-from workloads.framework import PYTORCH
+from workloads.framework import PYTORCH, recorded_variables
 from workloads.job_protocol import ComputedGradients, ComputeGradients
 from workloads.libraries import PartialBackend, check_gpu_count, import_modules
 from workloads.protocol import Calibration, RunSpec, Source
@@ -59,7 +59,7 @@ class PytorchBackend(PartialBackend):
             "triton": _triton_version(),
             PYTORCH.devices_key: ", ".join(torch.cuda.get_device_name(n) for n in range(count)) or "CPU",
         }
-        return {name: str(value) for name, value in versions.items() if value} | PYTORCH.variables(users)
+        return {name: str(value) for name, value in versions.items() if value} | recorded_variables(users)
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
         """Configure PyTorch, and build the model and its step."""

@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from workloads.errors import RefusedError
-from workloads.framework import FRAMEWORK
+from workloads.framework import FRAMEWORK, recorded_variables
 from workloads.protocol import (
     MOST_MESSAGE_BYTES,
     Block,
@@ -135,7 +135,7 @@ class ScriptRun:
             words[0] = str(user_folder / words[0])
         environment = self._environment()
         others = {name: value for name, value in environment.items() if name not in variables(self._variant)}
-        facts = {"script_command": command_line(self._command, self._variant), **FRAMEWORK.variables(others)}
+        facts = {"script_command": command_line(self._command, self._variant), **recorded_variables(others)}
         self._report(PhaseStarted(phase="import", t_ns=time.monotonic_ns()))
         self._report(EnvironmentInfo(environment={name: plain(text) for name, text in facts.items()}))
         paths = (str(_PROBE), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, cast
 from workloads import catalog, cifar10
 from workloads.calibration import calibrate
 from workloads.errors import KnownError
-from workloads.framework import FRAMEWORK, ONEDNN_KEY
+from workloads.framework import FRAMEWORK, ONEDNN_KEY, recorded_variables
 from workloads.interpreter import installed_framework
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
 from workloads.libraries import ProcessorSupport, check_gpu_count, import_modules, loaded_versions
@@ -227,7 +227,7 @@ def environment_info(variables: Mapping[str, str]) -> dict[str, str]:
         "tensorflow_devices": ", ".join(str(gpu.get("device_name", "GPU")) for gpu in gpus) or "CPU",
         ONEDNN_KEY: "on" if _pywrap_util_port.IsMklEnabled() else "off",
     }
-    return {name: str(value) for name, value in versions.items() if value} | FRAMEWORK.variables(variables)
+    return {name: str(value) for name, value in versions.items() if value} | recorded_variables(variables)
 
 
 def _contains(message: str, patterns: Sequence[str]) -> bool:

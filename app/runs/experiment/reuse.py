@@ -19,7 +19,6 @@ from app.values.plan import MAX_THROTTLED_PCT, Plan, matching_variants
 from app.values.records import RunHeader, RunRow
 from app.values.samples import HOST, Inventory
 from workloads.catalog import (
-    FRAMEWORK,
     FRAMEWORKS,
     ONEDNN_KEY,
     Machine,
@@ -27,6 +26,7 @@ from workloads.catalog import (
     default_interpreter,
     installed_framework,
     read_support,
+    recorded_variables,
 )
 from workloads.protocol import RunSpec
 
@@ -122,7 +122,7 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
         "program_version": program_version(),
         SOURCES_KEY: sources_hash(),
         HOST_ID_KEY: host_id(),
-        **FRAMEWORK.variables(os.environ),
+        **recorded_variables(os.environ),
         **onednn,
     }
     return _fingerprint({key: value for key, value in here.items() if value}, gpus)

@@ -30,7 +30,15 @@ from app.values.samples import HOST, Device, Inventory
 from tests.fakes.experiments import ENVIRONMENT, aged, result
 from tests.present import present
 from tests.unit.viewmodels.stored import keep
-from workloads.catalog import FRAMEWORK, ONEDNN_KEY, VARIABLES_RECORDED_KEY, Gpu, Machine, complete, installed_framework
+from workloads.catalog import (
+    ONEDNN_KEY,
+    VARIABLES_RECORDED_KEY,
+    Gpu,
+    Machine,
+    complete,
+    installed_framework,
+    recorded_variables,
+)
 from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -42,7 +50,7 @@ HERE = EnvironmentFingerprint(
     frameworks={"tensorflow": "2.21.0"},
     program_version="0.1.0",
     sources="0123456789ab",
-    variables=FRAMEWORK.variables({}),
+    variables=recorded_variables({}),
 )
 SPECS = tuple(complete("cnn10", {"gpus": gpus, "layout": "NHWC"}, ONE) for gpus in (1, 2))
 PLAN = Plan(name="two", variants=SPECS, repeats=3, reuse=True)

@@ -12,11 +12,12 @@ from app.viewmodels.compare.warnings import environment_warnings
 from app.viewmodels.format.environment import comparable_keys, differing_environment
 from app.viewmodels.format.sentences import NamedRuns
 from tests.unit.viewmodels.stored import run_row, stored_run
-from workloads.catalog import FRAMEWORK, ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY
+from workloads.catalog import ONEDNN_KEY, ONEDNN_VARIABLE, VARIABLES_RECORDED_KEY, recorded_variables
+from workloads.framework import VARIABLE_PREFIXES
 
 VERSION = {"program_version": "0.3.0"}
 CODE_A = {**VERSION, COMMIT_KEY: "aaaa", SOURCES_KEY: "a1"}
-LOOKED = {**CODE_A, **FRAMEWORK.variables({})}
+LOOKED = {**CODE_A, **recorded_variables({})}
 """An environment that looked for variables and found none."""
 
 MATTERS = "A difference in speed may come from that."
@@ -157,12 +158,12 @@ def test_processors_that_some_runs_were_kept_from_are_told() -> None:
     ],
 )
 def test_a_value_is_kept_without_the_secrets_in_it(value: str, stored: str | None) -> None:
-    assert FRAMEWORK.variables({"TF_CONFIG": value})["env TF_CONFIG"] == (stored or value)
+    assert recorded_variables({"TF_CONFIG": value})["env TF_CONFIG"] == (stored or value)
 
 
 def test_variables_are_kept_by_prefix_and_secrets_never() -> None:
     secrets = {"NVIDIA_API_KEY": "x", "TF_VAR_password": "x", "TF_TOKEN_app": "x", "TF_CLI_CONFIG_FILE": "x"}
     relevant = {"NVIDIA_TF32_OVERRIDE": "0", "KMP_BLOCKTIME": "1", "TF_USE_LEGACY_KERAS": "1", "LD_PRELOAD": "t.so"}
-    found = FRAMEWORK.variables({**secrets, **relevant, "HOME": "x", "AWS_SECRET_ACCESS_KEY": "x"})
-    assert found.pop(VARIABLES_RECORDED_KEY).split() == list(FRAMEWORK.variable_prefixes)
+    found = recorded_variables({**secrets, **relevant, "HOME": "x", "AWS_SECRET_ACCESS_KEY": "x"})
+    assert found.pop(VARIABLES_RECORDED_KEY).split() == list(VARIABLE_PREFIXES)
     assert found == {f"env {name}": value for name, value in relevant.items()}
