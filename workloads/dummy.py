@@ -35,7 +35,7 @@ def ignores_stop(variant: Variant) -> bool:
 class _Steps:
     """Sleeps one step and returns its number; at the failing step it fails first."""
 
-    def __init__(self, step_s: float, failure: Callable[[], None] | None) -> None:
+    def __init__(self, step_s: float, failure: Callable[[], object] | None) -> None:
         self._step_s = step_s
         self._failure = failure
         self._number = -1
@@ -69,18 +69,10 @@ def _print_garbage() -> None:
     os.write(1, b'{"type":"finished","outcome":"completed","t_ns":1}\n\xff\xfe garbage below Python\n')
 
 
-def _hang() -> None:
-    threading.Event().wait()
-
-
-def _kill_self() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
-
-
-_FAILURES: dict[str, Callable[[], None]] = {
+_FAILURES: dict[str, Callable[[], object]] = {
     "fail": _fail,
     "out_of_memory": _run_out_of_memory,
     "print_garbage": _print_garbage,
-    "hang": _hang,
-    "kill_self": _kill_self,
+    "hang": threading.Event().wait,
+    "kill_self": lambda: os.kill(os.getpid(), signal.SIGKILL),
 }

@@ -189,7 +189,8 @@ def read_planes(
         kernels=rank_kernels(kernels),
         times=tuple(
             device_time(device, events, sum(event.name != _EXECUTOR for event in events))
-            for device, events in sorted(devices.items(), key=_device_order)
+            # `GPU:2` before `GPU:10`
+            for device, events in sorted(devices.items(), key=lambda item: (len(item[0]), item[0]))
         ),
         events=len(kernels),
         programs=programs,
@@ -213,11 +214,6 @@ def _op_times_ns(events: Iterable[Event]) -> dict[str, int]:
     for event in events:
         totals[event.op] += event.end_ps - event.start_ps
     return {op: time_ps // 1000 for op, time_ps in totals.items() if op}
-
-
-def _device_order(item: tuple[str, Sequence[Event]]) -> tuple[int, str]:
-    """Sort `GPU:2` before `GPU:10`."""
-    return len(item[0]), item[0]
 
 
 _LAUNCH_PLANE = "/host:"

@@ -316,7 +316,9 @@ def _run(options: ExperimentOptions) -> int:
         with Store.open(services.database) as store:
             if not (options.queue or options.yes):
                 _confirm_hours(estimate_remaining(store, plan, inventory).left, plan.budget_s)
-            entry = _enqueue(plan, store)
+            entry, is_new = enqueue(store, plan)  # if possible the unfinished one, with the new limits
+            if not is_new and not entry.owned:
+                say(f"This experiment is already in the queue, as entry {entry.entry}.")
             if options.queue and not entry.owned:
                 _print_estimate(store, entry, inventory)
         if options.queue:
@@ -381,14 +383,6 @@ def _with_limits(plan: Plan, machine: Machine, options: ExperimentOptions) -> Pl
         check_equality=options.check_equal,
         host=options.on,
     )
-
-
-def _enqueue(plan: Plan, store: Store) -> QueueEntry:
-    """Return the entry of this experiment, if possible the unfinished one, with the new limits."""
-    entry, is_new = enqueue(store, plan)
-    if not is_new and not entry.owned:
-        say(f"This experiment is already in the queue, as entry {entry.entry}.")
-    return entry
 
 
 def _describe_elsewhere(entry: QueueEntry) -> str:

@@ -102,7 +102,10 @@ def gpus(
             print(f"{inventory.machine.hidden_by}: runs use GPU {usable} alone.")
     cards = [device for device in inventory.devices if device.kind == "gpu"]
     if len(cards) > 1:
-        rows = [_overview_row(card, readings.values.get(card.device, {})) for card in cards]
+        rows = []
+        for card in cards:
+            values = readings.values.get(card.device, {})
+            rows.append((f"{card.index}", card.name, *(format_field(name, values.get(name)) for name in _OVERVIEW)))
         print_table(("GPU", "name", *(FIELDS[name].label for name in _OVERVIEW)), rows, right=frozenset(range(2, 6)))
     is_brief = len(cards) > 1 and not every_field
     for device in inventory.devices:
@@ -203,10 +206,6 @@ def _print_device(device: Device, values: Mapping[str, float], processes: Proces
 def _label(device: Device, name: str) -> str:
     """Return a field's name on all screens; its key has the unit of `--json`."""
     return FIELDS[name].label_on(device.kind)
-
-
-def _overview_row(card: Device, values: Mapping[str, float]) -> tuple[str, ...]:
-    return (f"{card.index}", card.name, *(format_field(name, values.get(name)) for name in _OVERVIEW))
 
 
 def _field_row(device: Device, name: str, value: float | None) -> tuple[str, ...]:

@@ -147,12 +147,6 @@ def _words_for_python(python: Python) -> tuple[str, ...]:
     return _external_command((), python)[:1]
 
 
-def _external_environment() -> dict[str, str]:
-    """Return this process's environment without the variables that point this Python to its libraries."""
-    environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
-    return environment | {"PYTHONSAFEPATH": "1"}
-
-
 @dataclass(frozen=True, slots=True)
 class ProcessSpec:
     """Everything that determines a worker's process at its start, and so its imports.
@@ -178,7 +172,12 @@ class ProcessSpec:
         folder = str(Path.cwd())
         environment = python_environment()
         if any(python):
-            command, environment = _external_command(command, python), _external_environment()
+            command = _external_command(command, python)
+            # Without the variables that point this Python to its libraries.
+            environment = {
+                name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
+            }
+            environment["PYTHONSAFEPATH"] = "1"
         if python.packages:
             folder, environment = str(uv_folder()), worker_environment(folder)
         return cls(command, python, folder, environment, sources_hash())

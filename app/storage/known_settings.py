@@ -7,7 +7,7 @@ Names never change, or users would lose their choices.
 # it.
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, Generic, TypeVar
@@ -27,14 +27,6 @@ class Setting(Generic[Value]):
 
 
 _parse_list = partial(msgspec.json.decode, type=list[str])
-
-
-def _parse_names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-def _join_sorted(names: Iterable[str]) -> str:
-    return " ".join(sorted(names))
 
 
 NOTICE: Final = Setting[str]("notice", str, str)
@@ -60,7 +52,9 @@ CARBON_G_PER_KWH: Final = Setting[float]("carbon_g_per_kwh", float, str)
 SHOWN_COLUMNS: Final = Setting[Sequence[str]]("shown_columns", str.split, " ".join)
 """The columns that the list of runs shows."""
 
-HIDDEN_FIGURES: Final = Setting[frozenset[str]]("hidden_figures", _parse_names, _join_sorted)
+HIDDEN_FIGURES: Final = Setting[frozenset[str]](
+    "hidden_figures", lambda text: frozenset(text.split()), lambda names: " ".join(sorted(names))
+)
 """The columns that comparisons hide."""
 
 PRESET_FILES: Final = Setting[Sequence[str]]("preset_files", _parse_list, json.dumps)

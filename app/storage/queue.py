@@ -148,7 +148,12 @@ class Queue:
             queued = next(filter(is_same, self.entries()), None)
             if queued is None:
                 return self.entry(self._add(name, preset, plan)), True
-            self._set_plan(queued.entry, merged_plan(queued))
+            merged = merged_plan(queued)
+            self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (merged, queued.entry))
+            self._db.execute(
+                "UPDATE experiments SET plan = ? WHERE experiment = (SELECT experiment FROM queue WHERE entry = ?)",
+                (merged, queued.entry),
+            )
             self._db.execute("UPDATE queue SET imported = 0 WHERE entry = ?", (queued.entry,))
             if not queued.owned:
                 self._set_state(queued.entry, "waiting")
@@ -259,13 +264,6 @@ class Queue:
         )
         assert added.lastrowid is not None, "SQLite names the row it inserted"
         return added.lastrowid
-
-    def _set_plan(self, entry: int, plan: str) -> None:
-        self._db.execute("UPDATE queue SET plan = ? WHERE entry = ?", (plan, entry))
-        self._db.execute(
-            "UPDATE experiments SET plan = ? WHERE experiment = (SELECT experiment FROM queue WHERE entry = ?)",
-            (plan, entry),
-        )
 
     def _set_state(self, entry: int, state: SettableState) -> None:
         self._db.execute("UPDATE queue SET state = ? WHERE entry = ?", (state, entry))

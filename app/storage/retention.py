@@ -62,7 +62,8 @@ def prune(
         rows = sum(_count_rows(connection, run) for run in runs)
         packed = False
         if runs and not dry_run:
-            _forbid_while_running(connection, path)
+            if (running := _running_run(connection)) is not None:
+                raise DatabaseError(f"Run {running} is in progress in {path}; prune again when it has ended.")
             _delete(connection, runs, now_ns)
             packed = pack and _pack(connection, path, before_bytes)
     return Pruned(
@@ -153,12 +154,6 @@ def _count_rows(connection: sqlite3.Connection, run: int) -> int:
 def _running_run(connection: sqlite3.Connection) -> int | None:
     """Return a run without an outcome whose owner is alive."""
     return next((run for run, owner in unfinished_runs(connection) if owner.is_alive()), None)
-
-
-def _forbid_while_running(connection: sqlite3.Connection, path: Path) -> None:
-    run = _running_run(connection)
-    if run is not None:
-        raise DatabaseError(f"Run {run} is in progress in {path}; prune again when it has ended.")
 
 
 def _delete(connection: sqlite3.Connection, runs: tuple[int, ...], now_utc_ns: int) -> None:

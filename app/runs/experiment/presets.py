@@ -166,9 +166,10 @@ class NamedPreset:
         """Return the plan's form for any machine, to find stored runs."""
         forms = [form for form in (self.preset.gpu, self.preset.cpu) if form]
         return [
-            self._plan(form, _with_values(self._variants(form), replaced), repeats, until_pct)
+            self._plan(form, _with_values(self._variants(form), dict(replaced)), repeats, until_pct)
             for form in forms
-            for replaced in _subsets(form.instead)
+            for count in range(len(form.instead) + 1)
+            for replaced in itertools.combinations(form.instead.items(), count)
         ]
 
     def _variants(self, experiment: PresetExperiment) -> list[RunSpec]:
@@ -264,11 +265,6 @@ def _weight_transfer(portability: PresetTransfer) -> WeightTransfer:
 
 def _with_values(specs: Sequence[RunSpec], values: Mapping[str, Value]) -> list[RunSpec]:
     return [RunSpec(workload=spec.workload, variant={**spec.variant, **values}) for spec in specs]
-
-
-def _subsets(values: Mapping[str, Value]) -> list[dict[str, Value]]:
-    counts = range(len(values) + 1)
-    return [dict(some) for count in counts for some in itertools.combinations(values.items(), count)]
 
 
 def _with_replacements(spec: RunSpec, instead: Mapping[str, Value], machine: Machine) -> RunSpec:

@@ -26,13 +26,6 @@ class StoppedError(UserError):
     """The user stopped the operation, which left nothing behind."""
 
 
-def _ignore(_fraction: float) -> None: ...
-
-
-def _never() -> bool:
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class TransferProgress:
     """Callbacks of an operation: `report` gets the completed share, from 0 to 1; `should_stop` is called often.
@@ -40,8 +33,8 @@ class TransferProgress:
     Thread: both are called on the thread that does the work.
     """
 
-    report: Callable[[float], None] = _ignore
-    should_stop: Callable[[], bool] = _never
+    report: Callable[[float], None] = lambda _fraction: None
+    should_stop: Callable[[], bool] = lambda: False
 
     def check(self) -> None:
         """Raise `StoppedError` if the operation should stop."""

@@ -16,7 +16,10 @@ def custom_layout(observation: Observation) -> Aspect | None:
     """
     requested = requested_layout(observation.variant)
     layers = [layer for layer in observation.layers if layer.layout]
-    expected = LAYOUTS[requested.lower()] if requested else _usual_layout(layers)
+    layer_layouts = [layer.layout for layer in layers]
+    # Without a request most layers' layout; on a tie channels_first, which is never a default.
+    usual = max(("channels_first", "channels_last"), key=layer_layouts.count)
+    expected = LAYOUTS[requested.lower()] if requested else usual
     compiled = [op for op in observation.programs if op.is_spatial and not op.backward]
     operations = compiled or [op for op in observation.graph if op.is_spatial and not op.compiled]
     other_layers = [layer for layer in layers if layer.layout != expected]
@@ -41,12 +44,6 @@ def custom_layout(observation: Observation) -> Aspect | None:
     return Aspect(
         name="layout", requested=requested, actual=" and ".join(sorted(layouts)) if reason else requested, reason=reason
     )
-
-
-def _usual_layout(layers: Sequence[Layer]) -> str:
-    """Return most layers' layout; on a tie channels_first, which is never a default."""
-    layouts = [layer.layout for layer in layers]
-    return max(("channels_first", "channels_last"), key=layouts.count)
 
 
 def _misplaced_biases(observation: Observation) -> list[str]:

@@ -77,16 +77,12 @@ Step = Callable[[Any, State], State]
 """Returns the state after a step, from the step's inputs and the state before it."""
 
 
-def _identity(inputs: tf.Tensor) -> tf.Tensor:
-    return inputs
-
-
 @dataclass(frozen=True, slots=True)
 class Cell:
     """One direction of one layer: its step, and what it computes from all inputs [timesteps, ...] before the loop."""
 
     step: Step
-    prepare: Callable[[tf.Tensor], tf.Tensor] = _identity
+    prepare: Callable[[tf.Tensor], tf.Tensor] = lambda inputs: inputs
 
 
 MakeCell = Callable[[Weights], Cell]
