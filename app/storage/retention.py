@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.errors import DatabaseError
-from app.storage.database import get_setting, open_database, set_setting, translate_sqlite_errors
+from app.storage.database import load_setting, open_database, save_setting, translate_sqlite_errors
 from app.storage.files import disk_space
 from app.storage.known_settings import KEEP_SAMPLES_DAYS
 from app.storage.owner import unfinished_runs
@@ -83,36 +83,24 @@ def pruned_utc_ns(path: Path, run: int) -> int | None:
     return None if row is None else row[0]
 
 
-def load_days(path: Path) -> int | None:
-    """Return for how many days this database keeps samples; None means forever, the default."""
-    with _open_connection(path) as connection:
-        return get_setting(connection, KEEP_SAMPLES_DAYS)
-
-
-def save_days(path: Path, days: int | None) -> None:
-    """Set for how many days samples are kept; this alone deletes nothing."""
-    with _open_connection(path) as connection, connection:
-        set_setting(connection, KEEP_SAMPLES_DAYS, days)
-
-
 def preview_days(path: Path, days: int | None) -> Pruned | None:
     """Return what keeping samples for that many days would delete; if nothing, set it."""
     preview = None if days is None else prune(path, days, dry_run=True)
     if preview is None or not preview.runs:
-        save_days(path, days)
+        save_setting(path, KEEP_SAMPLES_DAYS, days)
     return preview
 
 
 def apply_days(path: Path, days: int) -> Pruned:
     """Keep samples for that many days from now on, and delete older ones."""
     pruned = prune(path, days)
-    save_days(path, days)
+    save_setting(path, KEEP_SAMPLES_DAYS, days)
     return pruned
 
 
 def prune_by_setting(path: Path) -> Pruned | None:
     """Prune by the database's setting, without packing; return None if it is not set or a run is in progress."""
-    days = load_days(path)
+    days = load_setting(path, KEEP_SAMPLES_DAYS)
     if days is None or is_running(path):
         return None
     return prune(path, days, pack=False)

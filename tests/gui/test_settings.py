@@ -18,7 +18,8 @@ from app.gui.threads import Background
 from app.gui.window import MainWindow, Page
 from app.runs.standby_setting import AUTOMATIC
 from app.storage import retention
-from app.storage.known_settings import NOTICE, STANDBY
+from app.storage.database import load_setting, save_setting
+from app.storage.known_settings import KEEP_SAMPLES_DAYS, NOTICE, STANDBY
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.format.derived import load_energy_rates
@@ -189,7 +190,7 @@ def test_nothing_is_deleted_before_the_user_agrees(qtbot: QtBot, opened: Opened,
     assert question.startswith("Delete the samples and logs of 1 run that ended more than 7 days ago?")
     assert "122 samples and log lines would be deleted; figures, phases and blocks stay." in question
     assert opened.dialog.retention_box.currentText() == "Keep all samples"
-    assert (retention.load_days(database_path), retention.pruned_utc_ns(database_path, 1)) == (None, None)
+    assert (load_setting(database_path, KEEP_SAMPLES_DAYS), retention.pruned_utc_ns(database_path, 1)) == (None, None)
 
 
 def test_agreed_samples_are_deleted_and_the_setting_stays(qtbot: QtBot, opened: Opened, database_path: Path) -> None:
@@ -197,11 +198,11 @@ def test_agreed_samples_are_deleted_and_the_setting_stays(qtbot: QtBot, opened: 
     take(box, 7)
     answer(qtbot, opened.dialog, "&Delete")
     qtbot.waitUntil(lambda: "given back in" in visible_text(opened.dialog))
-    assert retention.load_days(database_path) == 7
+    assert load_setting(database_path, KEEP_SAMPLES_DAYS) == 7
     assert retention.pruned_utc_ns(database_path, 1) is not None
     assert box.currentText() == "Keep samples of the last 7 days"
     take(box, None)
-    qtbot.waitUntil(lambda: retention.load_days(database_path) is None)
+    qtbot.waitUntil(lambda: load_setting(database_path, KEEP_SAMPLES_DAYS) is None)
 
 
 def test_while_a_run_goes_on_it_is_said_and_nothing_is_deleted(
@@ -220,7 +221,7 @@ def test_opening_the_window_deletes_what_is_older_than_the_setting(
     qtbot: QtBot, theme: Theme, database_path: Path
 ) -> None:
     keep_all(database_path, [stored_run(run_row(1))])
-    retention.save_days(database_path, 30)
+    save_setting(database_path, KEEP_SAMPLES_DAYS, 30)
     workbench = Workbench(database_path, theme)
     qtbot.addWidget(workbench.window)
     workbench.start()

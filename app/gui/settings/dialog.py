@@ -43,9 +43,9 @@ from app.gui.widgets.panes import Scroller
 from app.hosts.book import read_hosts
 from app.runs.standby_setting import STANDBY_VARIABLE
 from app.storage import retention
-from app.storage.database import save_setting
+from app.storage.database import load_setting, save_setting
 from app.storage.files import disk_space
-from app.storage.known_settings import CARBON_G_PER_KWH, PRICE_PER_KWH, Setting
+from app.storage.known_settings import CARBON_G_PER_KWH, KEEP_SAMPLES_DAYS, PRICE_PER_KWH, Setting
 from app.storage.retention import Pruned
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.format.derived import EnergyRates, load_energy_rates
@@ -328,6 +328,6 @@ def read_storage(database: Path, note: str = "") -> StorageLine:
         path=database,
         size_bytes=retention.size_bytes(database),
         free_bytes=disk_space(database).free_bytes,
-        retention_days=retention.load_days(database),
+        retention_days=load_setting(database, KEEP_SAMPLES_DAYS),
         note=note,
     )

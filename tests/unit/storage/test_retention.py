@@ -7,6 +7,8 @@ import pytest
 
 from app.errors import DatabaseError
 from app.storage import retention
+from app.storage.database import load_setting, save_setting
+from app.storage.known_settings import KEEP_SAMPLES_DAYS
 from app.storage.owner import Owner, boot_id
 from app.storage.store import Store
 from app.values.fields import Sample
@@ -67,7 +69,7 @@ def test_nothing_is_deleted_while_a_run_goes_on(database_path: Path) -> None:
         begin(store, uid="uid-2")
         with pytest.raises(DatabaseError, match="Run 2 is in progress"):
             retention.prune(database_path, 30, now_utc_ns=LATER_NS)
-        retention.save_days(database_path, 1)
+        save_setting(database_path, KEEP_SAMPLES_DAYS, 1)
         assert retention.prune_by_setting(database_path) is None
         assert len(store.load(old).log) == 2
 
@@ -83,17 +85,17 @@ def test_a_run_whose_owner_is_gone_holds_nothing_up(database_path: Path) -> None
 def test_the_setting_is_the_database_s_own_and_off_at_first(database_path: Path) -> None:
     with Store.open(database_path) as store:
         keep(store)
-    assert retention.load_days(database_path) is None
+    assert load_setting(database_path, KEEP_SAMPLES_DAYS) is None
     assert retention.prune_by_setting(database_path) is None
-    retention.save_days(database_path, 90)
-    retention.save_days(database_path, 30)
-    assert retention.load_days(database_path) == 30
+    save_setting(database_path, KEEP_SAMPLES_DAYS, 90)
+    save_setting(database_path, KEEP_SAMPLES_DAYS, 30)
+    assert load_setting(database_path, KEEP_SAMPLES_DAYS) == 30
     age_days = (time.time_ns() - UTC_NS) / S / DAY_S
     done = present(retention.prune_by_setting(database_path))
     assert age_days > 30
     assert done.runs == (1,)
-    retention.save_days(database_path, None)
-    assert retention.load_days(database_path) is None
+    save_setting(database_path, KEEP_SAMPLES_DAYS, None)
+    assert load_setting(database_path, KEEP_SAMPLES_DAYS) is None
 
 
 def test_without_room_for_a_copy_the_file_is_not_packed(database_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
