@@ -161,28 +161,15 @@ def _fixed(decimals: int) -> Callable[[float | None, str], str]:
     return lambda value, unit: units.with_unit(value, unit, decimals)
 
 
-def _byte_size(value: float | None, _unit: str) -> str:
-    return units.byte_size(value)
+def _without_unit(text: Callable[[float | None], str]) -> Callable[[float | None, str], str]:
+    return lambda value, _unit: text(value)
 
 
-def _number(value: float | None, _unit: str) -> str:
-    return units.number(value)
+_byte_size, _number, _duration = map(_without_unit, (units.byte_size, units.number, units.duration))
 
 
 def _count(value: float | None, _unit: str) -> str:
     return f"{value:,.0f}" if value else units.ABSENT
-
-
-def _missed(value: float | None, _unit: str) -> str:
-    return units.ABSENT if value is None else f"{value:,.0f}"
-
-
-def _implausible(run: StoredRun) -> int:
-    return sum(count for columns in run.samples for count in columns.device.implausible.values())
-
-
-def _duration(value: float | None, _unit: str) -> str:
-    return units.duration(value)
 
 
 def _error(value: float | None, _unit: str) -> str:
@@ -231,10 +218,6 @@ def _utilisation_detail(row: RunRow) -> str:
     if (mfu(row.summary) or 0) <= 1:
         return basis
     return f"{basis}; the peak was measured too low: measure it again on a quiet machine"
-
-
-def _duration_detail(row: RunRow) -> str:
-    return units.with_unit(_duration_s(row) or 0, "s", 1)
 
 
 def _energy_detail(row: RunRow) -> str:
@@ -336,7 +319,8 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="loss_last", label="Last loss", unit="", of_summary=field("loss_last"), format=_number,
            help="Loss of the last block", json="loss.last", better="lower", brief=True),
     Metric(key="duration", label="Duration", unit="", of_row=_duration_s, format=_duration, json="duration_s",
-           help="From the start of the run to its end", section="Run", detail=_duration_detail,
+           help="From the start of the run to its end", section="Run",
+           detail=lambda row: units.with_unit(_duration_s(row) or 0, "s", 1),
            list_column=ListColumn(order="duration", sql="ended_utc_ns - started_utc_ns", widest="10:00:00",
                                   is_default=False)),
     Metric(key="sample_rate", label="Readings", unit="per second", of_summary=field("sample_hz"), format=_fixed(1),
@@ -347,11 +331,12 @@ METRICS: tuple[Metric, ...] = (
     Metric(key="jitter_p99", label="Jitter p99", unit="ms", of_summary=field("sample_jitter_ms_p99"),
            help="99 of 100 readings were this near to their time", json="telemetry.jitter_ms.p99",
            section="Telemetry"),
-    Metric(key="missed", label="Readings missed", unit="", of_summary=field("samples_missed"), format=_missed,
+    Metric(key="missed", label="Readings missed", unit="", of_summary=field("samples_missed"),
+           format=lambda value, _unit: units.ABSENT if value is None else f"{value:,.0f}",
            help="Readings that were due but missing or empty", json="telemetry.missed", section="Telemetry"),
-    Metric(key="implausible", label="Implausible values", unit="", of_run=_implausible, format=_count,
-           help="Implausible values, which were left out", json="telemetry.implausible",
-           section="Telemetry"),
+    Metric(key="implausible", label="Implausible values", unit="", format=_count,
+           of_run=lambda run: sum(sum(columns.device.implausible.values()) for columns in run.samples),
+           help="Implausible values, which were left out", json="telemetry.implausible", section="Telemetry"),
     Metric(key="sampler_cpu", label="Sampler's CPU", unit="%", of_summary=field("sampler_cpu_pct"), format=_fixed(2),
            help="Processor time of the sampler, of one processor", json="telemetry.sampler_cpu_pct",
            section="Telemetry"),
