@@ -188,7 +188,9 @@ def _scaling(kind: ScalingKind, few: GpuCountResult, many: GpuCountResult, famil
     factor = few.gpus / many.gpus
     efficiency = speedup.scaled(factor)
     ideal = factor if kind == "strong" else 1.0
-    lost = many.parts.minus(few.parts.scaled(ideal)) if few.parts and many.parts else None
+    lost = None
+    if few.parts and many.parts:
+        lost = StepParts(*(ms - ideal * few_ms for few_ms, ms in zip(few.parts, many.parts, strict=True)))
     lost_data_ms = (many.data_ms or 0.0) - ideal * (few.data_ms or 0.0)
     return Scaling(
         kind=kind,

@@ -6,7 +6,7 @@ Kernel times come from the trace: a profiler does not change them, but stretches
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from app.values.events import Summary
 from app.values.records import StoredRun
@@ -17,8 +17,7 @@ TOLERANCE = 0.02
 """Kernels that take this much longer than the measured step belong to another one: their time repeats to 0.2 to 1 %."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TracedStep:
+class TracedStep(NamedTuple):
     """The kernels of one traced step on one GPU: their number, and the time in which any ran, or any that computes."""
 
     busy_ms: float
@@ -34,8 +33,7 @@ IdleCause = Literal["host", "kernel", "other"]
 or something else, such as another stream or GPU."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepParts:
+class StepParts(NamedTuple):
     """A measured step on one GPU, or the difference of two, in milliseconds.
 
     It computes, communicates while nothing computes, or is idle, without a kernel. A step's parts are never negative.
@@ -48,20 +46,6 @@ class StepParts:
     @property
     def step_ms(self) -> float:
         return self.compute_ms + self.communication_ms + self.idle_ms
-
-    def scaled(self, factor: float) -> "StepParts":
-        return StepParts(
-            compute_ms=self.compute_ms * factor,
-            communication_ms=self.communication_ms * factor,
-            idle_ms=self.idle_ms * factor,
-        )
-
-    def minus(self, other: "StepParts") -> "StepParts":
-        return StepParts(
-            compute_ms=self.compute_ms - other.compute_ms,
-            communication_ms=self.communication_ms - other.communication_ms,
-            idle_ms=self.idle_ms - other.idle_ms,
-        )
 
 
 def step_parts(traced: TracedStep | None, step_ms: float | None) -> StepParts | None:
@@ -108,13 +92,7 @@ def mean_present(values: Iterable[float | None]) -> float | None:
 
 
 def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
-    if not steps:
-        return None
-    return TracedStep(
-        busy_ms=sum(step.busy_ms for step in steps) / len(steps),
-        compute_ms=sum(step.compute_ms for step in steps) / len(steps),
-        kernels=sum(step.kernels for step in steps) / len(steps),
-    )
+    return TracedStep(*(sum(values) / len(steps) for values in zip(*steps, strict=True))) if steps else None
 
 
 def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:

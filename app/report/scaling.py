@@ -1,7 +1,6 @@
 """Scaling to more GPUs as a JSON document and as sections of a report."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from typing import Any
 
 from app.analysis.intervals import LEVEL, Estimate
@@ -106,7 +105,7 @@ def _scaling_entry(scaling: Scaling) -> dict[str, Any]:
         "comparisons": scaling.comparisons,
         "cause": scaling.cause,
         "text": describe_cause(scaling),
-        "lost_ms": asdict(scaling.lost) if scaling.lost else None,
+        "lost_ms": scaling.lost._asdict() if scaling.lost else None,
         "few": _side(scaling.few),
         "many": _side(scaling.many),
     }
@@ -124,7 +123,7 @@ def _side(side: GpuCountResult) -> dict[str, Any]:
         "throughput": _estimate(side.throughput),
         "step_ms": side.step_ms,
         "gpu_ms": side.traced.busy_ms if side.traced else None,
-        "parts_ms": asdict(side.parts) if side.parts else None,
+        "parts_ms": side.parts._asdict() if side.parts else None,
         "communication_share": side.communication_share,
         "kernels_per_step": side.traced.kernels if side.traced else None,
         "gap_us": side.gap_us,
