@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -111,38 +111,25 @@ def _wrong_counts(columns: SampleColumns) -> Found:
             yield name, marks
 
 
-@dataclass(frozen=True, slots=True)
-class TelemetryAudit:
-    """The achieved rate, the jitter of readings, missed readings, and the sampler's processor time.
+def audit_telemetry(samples: tuple[SampleColumns, ...]) -> Summary:
+    """Return the figures of telemetry itself, by the device sampled most often; none with too few samples.
 
-    The percentage refers to one processor. None if there are too few samples.
-    """
-
-    hz: float | None = None
-    jitter_ms_p50: float | None = None
-    jitter_ms_p99: float | None = None
-    missed: int | None = None
-    sampler_cpu_pct: float | None = None
-
-
-def audit_telemetry(samples: tuple[SampleColumns, ...]) -> TelemetryAudit:
-    """Audit the device sampled most often; jitter is the deviation of intervals from the median.
-
-    Missed readings are counted on the worst GPU until the end of the run, even if the GPU is lost before.
+    Jitter is the deviation of intervals from the median. Missed readings are counted on the worst GPU until the end of
+    the run, even if the GPU is lost before.
     """
     busiest = max(samples, key=lambda columns: columns.t_ns.size, default=None)
     cpu_pct = _sampler_cpu_pct(samples)
     if busiest is None or busiest.t_ns.size < 3:
-        return TelemetryAudit(sampler_cpu_pct=cpu_pct)
+        return Summary(sampler_cpu_pct=cpu_pct)
     gpus = [columns for columns in samples if columns.device.kind == "gpu"]
     gaps_ms = np.diff(busiest.t_ns) / 1e6
     typical_ms = float(np.median(gaps_ms))
     p50, p99 = np.percentile(np.abs(gaps_ms - typical_ms), [50, 99])
-    return TelemetryAudit(
-        hz=1e3 * len(gaps_ms) / float(gaps_ms.sum()),
-        jitter_ms_p50=float(p50),
-        jitter_ms_p99=float(p99),
-        missed=max(_missed_readings(gpu, busiest.t_ns, typical_ms) for gpu in gpus or [busiest]),
+    return Summary(
+        sample_hz=1e3 * len(gaps_ms) / float(gaps_ms.sum()),
+        sample_jitter_ms_p50=float(p50),
+        sample_jitter_ms_p99=float(p99),
+        samples_missed=max(_missed_readings(gpu, busiest.t_ns, typical_ms) for gpu in gpus or [busiest]),
         sampler_cpu_pct=cpu_pct,
     )
 
@@ -220,12 +207,12 @@ def summarise(
     start_ns, end_ns, block_steps = blocks.start_ns[measured], blocks.end_ns[measured], blocks.steps[measured]
     window = (int(start_ns[0]), int(end_ns[-1])) if measured.size else None
     energy_used = energy.total_energy(gpu_columns(run), *window) if window else None
-    telemetry = audit_telemetry(run.samples)
     examples, steps = int(blocks.examples[measured].sum()), int(block_steps.sum())
     seconds = float((end_ns - start_ns).sum()) / 1e9
     p50, p95, p99 = _step_ms_percentiles(step_ms(blocks)[measured], block_steps)
     compiling = next((phase for phase in run.phases if phase.name == "compile"), None)
-    return Summary(
+    return replace(
+        audit_telemetry(run.samples),
         throughput=examples / seconds if seconds else None,
         blocks=measured.size,
         blocks_cut=cut if window else None,
@@ -244,11 +231,6 @@ def summarise(
         energy_error_pct=energy_used.error_pct if energy_used else None,
         device_peak_bytes=_peak_bytes(run),
         allocator_peak_bytes=allocator_peak_bytes,
-        sample_hz=telemetry.hz,
-        sample_jitter_ms_p50=telemetry.jitter_ms_p50,
-        sample_jitter_ms_p99=telemetry.jitter_ms_p99,
-        samples_missed=telemetry.missed,
-        sampler_cpu_pct=telemetry.sampler_cpu_pct,
         flops_per_step=flops_per_step,
         peak_flops_per_s=peak_flops_per_s,
         ready_step_ms=ready_step_ms,

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.analysis.summary import TelemetryAudit, audit_telemetry
+from app.analysis.summary import audit_telemetry
+from app.values.events import Summary
 from app.values.records import Floats, SampleColumns
 from app.values.samples import HOST, Device
 
@@ -28,8 +29,9 @@ def sampled(
 
 def test_a_perfect_sampler() -> None:
     audited = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)),))
-    assert audited.hz == pytest.approx(20)
-    assert (audited.jitter_ms_p50, audited.jitter_ms_p99, audited.missed, audited.sampler_cpu_pct) == (0, 0, 0, None)
+    assert audited.sample_hz == pytest.approx(20)
+    assert (audited.sample_jitter_ms_p50, audited.sample_jitter_ms_p99, audited.samples_missed) == (0, 0, 0)
+    assert audited.sampler_cpu_pct is None
 
 
 def test_known_jitter() -> None:
@@ -37,19 +39,19 @@ def test_known_jitter() -> None:
     at_ms = np.arange(0.0, 50_000, 50.0)
     at_ms[5::10] += 4
     audited = audit_telemetry((sampled(at_ms),))
-    assert audited.jitter_ms_p50 == pytest.approx(0)
-    assert audited.jitter_ms_p99 == pytest.approx(4)
-    assert audited.hz == pytest.approx(20)
-    assert audited.missed == 0
+    assert audited.sample_jitter_ms_p50 == pytest.approx(0)
+    assert audited.sample_jitter_ms_p99 == pytest.approx(4)
+    assert audited.sample_hz == pytest.approx(20)
+    assert audited.samples_missed == 0
 
 
 def test_missed_ticks_are_counted_and_lower_the_rate() -> None:
     """Of 201 ticks one is missing here and three in a row there."""
     at_ms = np.delete(np.arange(0.0, 10_001, 50.0), [40, 100, 101, 102])
     audited = audit_telemetry((sampled(at_ms),))
-    assert audited.missed == 4
-    assert audited.hz == pytest.approx(196 / 10)
-    assert audited.jitter_ms_p50 == pytest.approx(0)
+    assert audited.samples_missed == 4
+    assert audited.sample_hz == pytest.approx(196 / 10)
+    assert audited.sample_jitter_ms_p50 == pytest.approx(0)
 
 
 def test_a_lost_card_s_readings_and_those_that_gave_nothing_are_missed() -> None:
@@ -57,21 +59,23 @@ def test_a_lost_card_s_readings_and_those_that_gave_nothing_are_missed() -> None
     whole, cut = sampled(np.arange(0.0, 10_001, 50)), sampled(np.arange(0.0, 4_001, 50), "GPU-b")
     power_mw = np.where(cut.t_ns > BIG + 3_000_000_000, np.nan, 600_000.0)
     lost = replace(cut, fields={"power_mw": power_mw, "load_pct": power_mw})
-    assert audit_telemetry((whole, lost)).missed == 139, "of 140 the last could be one that was just not recorded"
-    assert audit_telemetry((whole, replace(lost, fields={**lost.fields, "load_pct": power_mw * 0 + 1}))).missed == 139
-    assert audit_telemetry((whole, replace(cut, t_ns=cut.t_ns[:0]))).missed == 199
+    still_loaded = replace(lost, fields={**lost.fields, "load_pct": power_mw * 0 + 1})
+    # Of 140 the last could be one that was just not recorded.
+    assert audit_telemetry((whole, lost)).samples_missed == 139
+    assert audit_telemetry((whole, still_loaded)).samples_missed == 139
+    assert audit_telemetry((whole, replace(cut, t_ns=cut.t_ns[:0]))).samples_missed == 199
 
 
 def test_a_little_late_is_not_missed() -> None:
     at_ms = np.arange(0.0, 5_000, 50.0)
     at_ms[30] += 24
-    assert audit_telemetry((sampled(at_ms),)).missed == 0
+    assert audit_telemetry((sampled(at_ms),)).samples_missed == 0
 
 
 def test_the_device_sampled_most_often_is_judged() -> None:
     host = sampled(np.arange(0.0, 10_000, 200), HOST)
-    assert audit_telemetry((host, sampled(np.arange(0.0, 10_000, 50)))).hz == pytest.approx(20)
-    assert audit_telemetry((host,)).hz == pytest.approx(5)
+    assert audit_telemetry((host, sampled(np.arange(0.0, 10_000, 50)))).sample_hz == pytest.approx(20)
+    assert audit_telemetry((host,)).sample_hz == pytest.approx(5)
 
 
 def test_the_sampler_s_own_processor_time_is_a_share_of_one_processor() -> None:
@@ -85,4 +89,4 @@ ONE_READING = sampled([], HOST, cpu=([1.0], [0.3]))
 
 @pytest.mark.parametrize("samples", [(), (sampled([]),), (sampled([0, 50]),), (ONE_READING,)])
 def test_too_little_to_say(samples: tuple[SampleColumns, ...]) -> None:
-    assert audit_telemetry(samples) == TelemetryAudit()
+    assert audit_telemetry(samples) == Summary()
