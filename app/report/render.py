@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from app.errors import write_error
 from app.paths import RESOURCES
 from app.report.charts.curves import draw_curves
 from app.report.charts.draw import WIDTH, draw_chart
-from app.report.charts.svg import replace_invalid_xml
+from app.report.charts.svg import escape_xml, replace_invalid_xml
 from app.report.documents import diff_table, why_sections
 from app.report.gate import Gate
 from app.report.model import ALL_PAIRS, ReportModel, build_report
@@ -25,9 +25,6 @@ from app.viewmodels.compare.scaling import ScalingView, scaling_mismatches
 from app.viewmodels.format.cells import TextTable
 from app.viewmodels.history.run_diff import RunDiff, text_line
 from workloads.catalog import UsageError
-
-if TYPE_CHECKING:
-    from jinja2 import Environment
 
 Markup = Literal["latex", "markdown"]
 MARKUPS: Mapping[Markup, str] = {"latex": "table.tex.jinja", "markdown": "table.md.jinja"}
@@ -174,45 +171,28 @@ def escape_latex(text: str) -> str:
     return joined_lines(replace_invalid_xml(text)).translate(_LATEX_SPECIAL)
 
 
-_ESCAPES: Mapping[str, Callable[[str], str]] = {"md": escape_markdown, "tex": escape_latex}
+_ESCAPES: Mapping[str, Callable[[str], str]] = {"html": escape_xml, "md": escape_markdown, "tex": escape_latex}
+"""What protects values, by the format of a template."""
 
 
 def _render(template: str, **values: object) -> str:
-    escape = next((escape for suffix, escape in _ESCAPES.items() if f".{suffix}." in template), None)
-    environment = _text_environment(escape) if escape else _html_environment()
-    return environment.get_template(template).render(values).rstrip() + "\n"
-
-
-def _html_environment() -> "Environment":
-    from markupsafe import Markup
-
-    environment = _environment()
-    environment.finalize = lambda value: value if isinstance(value, Markup) else replace_invalid_xml(str(value))
-    environment.filters["bound"] = units.bound
-    environment.globals.update(light=css_variables(LIGHT), dark=css_variables(DARK), page_colour=PAGE.curve)
-    return environment
-
-
-def _text_environment(escape: Callable[[str], str]) -> "Environment":
-    """Return templates whose values `escape` protects; the filter `code` makes a Markdown block that no text ends."""
-    from markupsafe import Markup
-
-    environment = _environment()
-    # For HTML, markup returned by `finalize` is not escaped again.
-    environment.finalize = lambda value: value if isinstance(value, Markup) else Markup(escape(str(value)))  # noqa: S704
-    environment.filters["code"] = lambda text: Markup("    " + " ".join(replace_invalid_xml(text).splitlines()))  # noqa: S704
-    return environment
-
-
-def _environment() -> "Environment":
-    # Only here: windows and commands that write no report do not wait for the import.
+    # Only here: windows and commands that write no report do not wait for the imports.
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from markupsafe import Markup
 
-    return Environment(
+    escape = _ESCAPES[template.split(".")[1]]
+    environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        # Markup is not escaped again.
+        finalize=lambda value: value if isinstance(value, Markup) else Markup(escape(str(value))),  # noqa: S704
     )
+    environment.filters["bound"] = units.bound
+    # A Markdown block that no text ends.
+    environment.filters["code"] = lambda text: Markup("    " + " ".join(replace_invalid_xml(text).splitlines()))  # noqa: S704
+    environment.globals.update(light=css_variables(LIGHT), dark=css_variables(DARK), page_colour=PAGE.curve)
+    return environment.get_template(template).render(values).rstrip() + "\n"

@@ -24,9 +24,7 @@ _PLOT_X, _PLOT_Y, _PLOT_W, _PLOT_H = 640, 30, 210, 130
 def draw_scaling(view: ScalingView, palette: Palette) -> Drawing:
     """Draw the chart of one pair, `WIDTH` by `HEIGHT` pixels."""
     parts = (*_bars(view, palette), *_legend(palette), *_plot(view.scaling, palette))
-    return Drawing(
-        name=f"{view.title}: {view.efficiency}", surface=palette.surface, width=WIDTH, height=HEIGHT, parts=parts
-    )
+    return Drawing(f"{view.title}: {view.efficiency}", palette.surface, WIDTH, HEIGHT, parts)
 
 
 def _step_colours(palette: Palette) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ _TITLE_PX = 15.0
 _LINE = 17.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class HitArea:
     """A rectangle of a drawing that reacts to clicks and the pointer, and the item that it belongs to."""
 
@@ -28,7 +28,7 @@ class HitArea:
         return self.left <= x <= self.left + self.width and self.top <= y <= self.top + self.height
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Drawing:
     """A finished chart; lengths are in pixels, `surface` is the colour behind it."""
 
@@ -55,20 +55,13 @@ class Canvas:
     hit_areas: list[HitArea] = field(default_factory=list)
 
     def finish(self, name: str) -> Drawing:
-        return Drawing(
-            name=name,
-            surface=self.palette.surface,
-            width=self.width,
-            height=self.height,
-            parts=tuple(self.parts),
-            hit_areas=tuple(self.hit_areas),
-        )
+        parts, hit_areas = tuple(self.parts), tuple(self.hit_areas)
+        return Drawing(name, self.palette.surface, self.width, self.height, parts, hit_areas)
 
     def add_mark(self, marks: str, area: tuple[float, float, float, float], item: ChartItem) -> None:
         """Draw marks, and make an area (left, top, width, height) hit them."""
         self.parts.append(svg.with_tooltip(marks, item.tooltip))
-        left, top, width, height = area
-        self.hit_areas.append(HitArea(left=left, top=top, width=width, height=height, item=item))
+        self.hit_areas.append(HitArea(*area, item))
 
 
 def draw_title(chart: Chart, canvas: Canvas) -> None:

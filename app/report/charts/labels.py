@@ -176,12 +176,8 @@ def leader_line(point: tuple[float, float], box: Box) -> tuple[float, float, flo
 
 def _is_inside(box: Box, outer: Box) -> bool:
     left, top, width, height = box
-    return (
-        left >= outer[0]
-        and top >= outer[1]
-        and left + width <= outer[0] + outer[2]
-        and top + height <= outer[1] + outer[3]
-    )
+    x, y, across, high = outer
+    return x <= left and left + width <= x + across and y <= top and top + height <= y + high
 
 
 def _rows(boxes: Sequence[Box]) -> Rows:
