@@ -21,7 +21,7 @@ from app.gui.widgets.basic import (
     toggle_button,
 )
 from app.gui.widgets.panes import FlowBar, FlowLayout, Scroller
-from app.viewmodels.compare.curves import ALIGNMENTS, CompareCurves, CurveGroup, format_position, small_multiples
+from app.viewmodels.compare.curves import ALIGNMENTS, CompareCurves, CurveGroup, small_multiples
 from app.viewmodels.plot.model import RUN_RANGES, Panel, Plots, Span
 
 _MAX_LINES = 3
@@ -153,7 +153,6 @@ class CurvesView(QWidget):
         self.align_choice.setCurrentIndex(ALIGNMENTS.index(curves.align))
         self.legend.show_groups(curves.groups)
         self._show(curves.measured)
-        self.time_bar.offer_ranges(self.panels.offered.ranges)
 
     def hide_runs(self, hidden: frozenset[int]) -> None:
         self._hidden = hidden
@@ -179,11 +178,10 @@ class CurvesView(QWidget):
                 measured=curves.measured,
                 extent=curves.full_range,
                 columns=len(curves.panels) if per_run else self._columns(),
-                counts=curves.align != "time",
+                counts="" if curves.align == "time" else curves.align,
             )
         )
         self._hide_curves()
-        self._mark_range()
 
     @property
     def _shows_means(self) -> bool:
@@ -207,31 +205,19 @@ class CurvesView(QWidget):
         if self._curves.panels and not self.side_by_side_button.isChecked():
             self.panels.set_columns(self._columns())
 
-    def _show_range(self, name: str) -> None:
+    def _rescale(self) -> None:
         if self.side_by_side_button.isChecked():
-            self._show(self.panels.offered.ranges[name])
-        else:
-            self.panels.show_named_range(name)
+            self._show(self.panels.span)
 
     def _columns(self) -> int:
         return max(1, min(self.width() // _COLUMN_WIDTH, len(self._curves.panels)))
-
-    def _mark_range(self) -> None:
-        self.time_bar.mark_range(self.panels.shown_range)
-
-    def _show_reading(self, position: float | None) -> None:
-        start, end = self.panels.span
-        text = "" if position is None else format_position(self._curves.align, position, end - start)
-        self.time_bar.show_reading(text)
 
     def _connect(self) -> None:
         self.align_choice.activated.connect(lambda number: self.alignment_requested.emit(ALIGNMENTS[number]))
         for switch in (self.side_by_side_button, self.means_box):
             switch.toggled.connect(lambda _: self._show(self.panels.span))
         self.legend.toggled.connect(self.toggled)
-        self.time_bar.range_requested.connect(self._show_range)
-        self.panels.moved.connect(self._mark_range)
-        self.panels.crosshair_moved.connect(self._show_reading)
+        self.time_bar.range_requested.connect(self._rescale)
         self.panels.curve_clicked.connect(self._toggle_curve)
 
     def _build(self) -> None:

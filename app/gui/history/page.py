@@ -166,9 +166,6 @@ class RunPageView(QWidget):
         self.badge.toggled.connect(lambda is_on: self._parts.setCurrentIndex(int(is_on)))
         self._again.clicked.connect(lambda: self._with_run(self._actions.run_again))
         self._copy.clicked.connect(self._copy_command)
-        self.time_bar.range_requested.connect(self.panels.show_named_range)
-        self.panels.moved.connect(lambda: self.time_bar.mark_range(self.panels.shown_range))
-        self.panels.crosshair_moved.connect(self._show_reading)
         theme.changed.connect(self._restyle)
         self._build()
 
@@ -192,21 +189,13 @@ class RunPageView(QWidget):
             self._figures.flow.addWidget(_figure(name, cell))
         self._no_plots.setVisible(not detail.plots.panels)
         self.time_bar.setVisible(bool(detail.plots.panels))
-        self.time_bar.offer_ranges(detail.plots.ranges)
         self.panels.show_plots(detail.plots)
-        self.time_bar.mark_range(self.panels.shown_range)
         self._log.show_log(detail.log_title, detail.log)
         self._details.verticalScrollBar().setValue(0)
         self._restyle()
 
     def focus_search(self) -> None:
         self._log.focus_search()
-
-    def _show_reading(self, time: float | None) -> None:
-        detail = self._detail
-        self.time_bar.show_reading(
-            "" if time is None or detail is None else detail.plots.describe_time(time, self.panels.span)
-        )
 
     def _with_run(self, act: Callable[[int], None]) -> None:
         if self._detail is not None:

@@ -175,11 +175,6 @@ class DetailsView(QWidget):
         self.stack.setMaximumHeight(_NO_LIMIT if self.stack.maximised else lines * highest)
         self.stack.show_plots(replace(details.plots, columns=columns))
 
-    def _show_reading(self, time: float | None) -> None:
-        details = self._details
-        reading = "" if time is None or details is None else details.plots.describe_time(time, self.stack.span)
-        self.time_bar.show_reading(reading)
-
     def _show_processes(self, rows: tuple[tuple[str, ...], ...]) -> None:
         if rows == self._shown_processes:
             return
@@ -231,6 +226,5 @@ class DetailsView(QWidget):
         row = make_row(self._words, (self._curves, 1), spacing=2 * GRID)
         make_column(self.time_bar, (row, 1), parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         self._curves.addWidget(Scroller(self.stack))
-        self.stack.crosshair_moved.connect(self._show_reading)
         self._curves.addWidget(self._absence)
         self.connect_button.clicked.connect(self._connect)

@@ -191,9 +191,9 @@ class PanelStack(QWidget):
 
     With `staggered` the plots scroll, one is drawn in each turn of the event loop, then `drawn` is emitted. Otherwise
     all changes are drawn together, except for new plots, one per turn. `range_requested` carries the range that the
-    user requests; plots with named ranges show it by themselves. `moved` is emitted for another window,
-    `crosshair_moved` with its time or None, `curve_clicked` with the key of a curve in a legend, `changed` for other
-    changes. `offered` has all plots, including those behind a maximised one. `span` is the visible range, `crosshair`
+    user requests; plots with named ranges show it by themselves. `crosshair_moved` is emitted with its time or None,
+    `curve_clicked` with the key of a curve in a legend, `changed` for other changes, including another range.
+    `offered` has all plots, including those behind a maximised one. `span` is the visible range, `crosshair`
     its time or None, `readout` shows the values next to the pointer, `hidden` has the keys of hidden curves, `raised`
     the highlighted curve's, "" for none.
 
@@ -201,7 +201,6 @@ class PanelStack(QWidget):
     """
 
     range_requested = Signal(float, float)
-    moved = Signal()
     crosshair_moved = Signal(object)
     curve_clicked = Signal(str)
     drawn = Signal()
@@ -292,7 +291,6 @@ class PanelStack(QWidget):
         self.span, self._fit = span, True
         for plot in self.visible_plots:
             plot.set_x_range(*span, fit=True)
-        self.moved.emit()
         self.changed.emit()
 
     def move_to(self, start: float, end: float) -> None:
@@ -308,9 +306,6 @@ class PanelStack(QWidget):
 
     def pan(self, by: float) -> None:
         self.move_to(self.span[0] + by, self.span[1] + by)
-
-    def show_named_range(self, name: str) -> None:
-        self.show_range(self._plots.ranges[name])
 
     def hide_curves(self, keys: Collection[str]) -> None:
         self.hidden = frozenset(keys)

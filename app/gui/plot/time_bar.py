@@ -1,6 +1,6 @@
 """The bar above plots: named ranges of time, values at the crosshair, and controls for plots of a live run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, Signal
@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.theme import GRID, tabular_font
 from app.gui.widgets.basic import ElidedLabel, button, make_row, show_text, text_label, toggle_button
-from app.viewmodels.plot.model import LIVE_RANGES, TIME_RANGES, Span
+from app.viewmodels.plot.model import LIVE_RANGES, TIME_RANGES
 
 if TYPE_CHECKING:
     from app.viewmodels.monitor.model import MonitorModel
@@ -53,18 +53,27 @@ class TimeBar(QWidget):
         self._connect(plots)
         self._build()
 
-    def offer_ranges(self, ranges: Mapping[str, Span]) -> None:
-        """Let the user choose among these ranges; hidden if all are equal."""
-        for range_button in self.range_buttons.values():
-            range_button.setVisible(len(set(ranges.values())) > 1)
+    def _follow_plots(self) -> None:
+        """Show the crosshair's time, and for plots with named ranges these, unless all are equal."""
+        plots = self._plots
+        at, spans = plots.crosshair, set(plots.offered.ranges.values())
+        self.reading.setText("" if at is None else plots.offered.describe_time(at, plots.span))
+        if spans:
+            self._mark_range(plots.shown_range)
+            for range_button in self.range_buttons.values():
+                range_button.setVisible(len(spans) > 1)
 
-    def mark_range(self, name: str) -> None:
+    def _mark_range(self, name: str) -> None:
         for range_name, range_button in self.range_buttons.items():
             range_button.setChecked(range_name == name)
 
+    def _show_range(self, name: str) -> None:
+        if (span := self._plots.offered.ranges.get(name)) is not None:
+            self._plots.show_range(span)
+
     def show_view(self, window: str, pause_label: str, *, growing: bool = True) -> None:
         """Show the visible range of growing data, and whether the view follows it (no `pause_label`)."""
-        self.mark_range("" if pause_label else window)
+        self._mark_range("" if pause_label else window)
         show_text(self.chip, pause_label)
         self._pause.setVisible(growing and not pause_label)
         self.follow_button.setVisible(bool(pause_label))
@@ -81,14 +90,14 @@ class TimeBar(QWidget):
         self.follow_button.clicked.connect(lambda: show(model.follow))
         self._plots.range_requested.connect(lambda start, end: show(lambda: model.hold(start, end)))
 
-    def show_reading(self, text: str) -> None:
-        self.reading.setText(text)
-
     def _connect(self, plots: PanelStack) -> None:
         for name, range_button in self.range_buttons.items():
             range_button.clicked.connect(lambda _=False, name=name: self.range_requested.emit(name))
         self._restore.clicked.connect(lambda: plots.maximise(None))
         plots.changed.connect(lambda: self._restore.setVisible(plots.maximised))
+        plots.changed.connect(self._follow_plots)
+        plots.crosshair_moved.connect(self._follow_plots)
+        self.range_requested.connect(self._show_range)
         self._pause.clicked.connect(self._request_pause)
         acts = {
             "Space": self._request_pause,

@@ -245,7 +245,7 @@ class TimePanel(QWidget):
             self.key, self._states = panel.key, {}
             self.set_look(self._looks.get(panel.key, Look()))
         self.set_title(panel.title, panel.unit)
-        self.set_counted(plots.counts)
+        self.set_counted(bool(plots.counts))
         if panel.y_range is not None:
             self.values.fix(*panel.y_range)
         elif self._has_fixed_y:

@@ -146,9 +146,7 @@ class LiveView(QWidget):
         )
         self.stack = PanelStack(theme)
         self.time_bar = TimeBar(self.stack)
-        self._state: LiveState | None = None
         self.status = Status(title="")
-        self.stack.crosshair_moved.connect(self._show_reading)
         leave = QShortcut(QKeySequence("Escape"), self, context=Qt.ShortcutContext.WidgetWithChildrenShortcut)
         leave.setEnabled(False)
         leave.activated.connect(lambda: self.badge.button.setChecked(False))
@@ -171,12 +169,11 @@ class LiveView(QWidget):
         )
         self._show_status(state.status, state.throughput)
         self._show_evidence(state.evidence)
-        self._state, self.status = state, state.status
+        self.status = state.status
         self.time_bar.show_view(state.window, state.pause_label, growing=state.growing)
         self.time_bar.per_gpu_button.setVisible(state.has_several_gpus)
         self.time_bar.per_gpu_button.setChecked(state.per_gpu)
         self.stack.show_plots(state.plots)
-        self._show_reading(self.stack.crosshair)
 
     def show_result(self, result: "ExperimentResult | None") -> None:
         """Show the experiment's result so far, above its run, whose figure shrinks; None hides it."""
@@ -199,11 +196,6 @@ class LiveView(QWidget):
         else:
             self.badge.show_view(view)
             self.evidence.show_view(view)
-
-    def _show_reading(self, time: float | None) -> None:
-        state = self._state
-        reading = "" if time is None or state is None else state.plots.describe_time(time, self.stack.span)
-        self.time_bar.show_reading(reading)
 
     def _show_status(self, status: Status, number: str) -> None:
         title, other = (self._title, self._placeholder) if number else (self._placeholder, self._title)

@@ -174,16 +174,6 @@ def _with_short_title(panel: Panel) -> Panel:
     return replace(panel, title=panel.unit, unit="") if crowded else replace(panel, title=title)
 
 
-def format_position(align: Alignment, x: float, visible_length: float) -> str:
-    """Return a position on the axis as text: `0:12.3`, `step 1,024`, `65,536 examples`.
-
-    `visible_length` is the length of the axis in view.
-    """
-    if align == "time":
-        return units.instant(x, visible_length)
-    return f"step {x:,.0f}" if align == "steps" else f"{x:,.0f} examples"
-
-
 @dataclass(frozen=True, slots=True)
 class _CurveBuilder:
     """Puts a run's series on the axis, in the run's style."""

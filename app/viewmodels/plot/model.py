@@ -254,7 +254,7 @@ class Plots:
         measured: The measured part, offered besides the whole; the stack then zooms and pans by itself. Without it the
             stack's owner moves the view.
         fit: Whether an automatic y axis follows the visible data, shrinking as well.
-        counts: Whether the axis counts steps or examples instead of seconds.
+        counts: What the axis counts, steps or examples; "" for seconds.
         columns: The number of columns of plots.
         extent: The range with data.
     """
@@ -266,7 +266,7 @@ class Plots:
     markers: tuple[Marker, ...] = ()
     measured: Span | None = None
     fit: bool = False
-    counts: bool = False
+    counts: Literal["", "steps", "examples"] = ""
     columns: int = 1
     extent: Span = (0.0, 0.0)
 
@@ -276,8 +276,9 @@ class Plots:
         return {} if self.measured is None else {"measured": self.measured, "all": self.extent}
 
     def describe_time(self, time: float, span: Span) -> str:
-        """Return what is known about a time on the axis: the time, the phase, and why a GPU was throttled."""
-        parts = [units.instant(time, span[1] - span[0])]
+        """Return what is known about a position on the axis: the time, the phase, and why a GPU was throttled."""
+        counted = {"steps": f"step {time:,.0f}", "examples": f"{time:,.0f} examples"}
+        parts = [counted.get(self.counts) or units.instant(time, span[1] - span[0])]
         parts += [band.name for band in self.bands if band.start <= time < band.end]
         t_s = time + self.origin_s
         throttles = dict.fromkeys(

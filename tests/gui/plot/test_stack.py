@@ -183,7 +183,7 @@ def test_another_theme_is_painted_at_once_and_not_in_turns(qtbot: QtBot, theme: 
 
 def test_a_run_that_measured_nothing_offers_no_measured_part(made: Shown) -> None:
     for measured, offered in (((10.0, 50.0), True), ((0.0, 60.0), False)):
-        made.bar.offer_ranges(Plots(measured=measured, extent=(0.0, 60.0)).ranges)
+        made.stack.show_plots(Plots(measured=measured, extent=(0.0, 60.0)))
         assert [not range_button.isHidden() for range_button in made.bar.range_buttons.values()] == [offered, offered]
 
 

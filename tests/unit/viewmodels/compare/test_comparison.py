@@ -5,6 +5,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -23,11 +24,11 @@ from app.viewmodels.compare.comparison import (
     comparison_lines,
     prepare_comparison,
 )
-from app.viewmodels.compare.curves import CompareCurves, format_position, small_multiples
+from app.viewmodels.compare.curves import CompareCurves, small_multiples
 from app.viewmodels.compare.statements import Severity
 from app.viewmodels.compare.table import TableRow, estimate_cell
 from app.viewmodels.history.evidence import describe_mismatches, mismatches
-from app.viewmodels.plot.model import limited
+from app.viewmodels.plot.model import Plots, limited
 from tests.fakes.evidence import AS_REQUESTED, MISLABELLED
 from tests.fakes.traces import CONV, traced_run
 from tests.unit.viewmodels.stored import S, run_row, stored_run
@@ -547,7 +548,8 @@ def test_a_value_is_read_at_the_crosshair_and_nothing_where_there_is_none() -> N
     assert loss.source.range_at(0.45) == pytest.approx((np.exp(-0.1), np.exp(-0.1)))
     assert loss.source.range_at(0.1) is None
     assert loss.source.range_at(1e6) is None
-    assert [format_position(align, 1234.4, 30.0) for align in ("time", "steps", "examples")] == [
+    counted: tuple[Literal["", "steps", "examples"], ...] = ("", "steps", "examples")
+    assert [Plots(counts=counts).describe_time(1234.4, (1220.0, 1250.0)) for counts in counted] == [
         "20:34.4",
         "step 1,234",
         "1,234 examples",
