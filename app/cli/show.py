@@ -48,12 +48,12 @@ def print_evidence(view: EvidenceView) -> None:
     if view.devices:
         print()
         header = ("  device, a step", *(word.lower() for word in DEVICE_COLUMNS[1:]))
-        device_rows = [(f"  {device.device}", *device[1:]) for device in view.devices]
+        device_rows = [(f"  {device}", *figures) for device, *figures in view.devices]
         print_table(header, device_rows, right=frozenset(range(1, len(DEVICE_COLUMNS))))
         print(f"  {view.imbalance}")
     if view.portability:
         print()
-        rows = [(f"  {trial.where}", trial.difference, trial.magnitude) for trial in view.portability]
+        rows = [(f"  {where}", *figures) for where, *figures in view.portability]
         print_table(("  the weights elsewhere", "largest difference", ""), rows)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, Qt, Signal
-from PySide6.QtWidgets import QFrame, QPushButton, QWidget
+from PySide6.QtWidgets import QFrame, QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions
@@ -35,12 +35,13 @@ LEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstChoice:
-    """A place for runs: its name, its hardware or needs, and the possible actions with their labels."""
+    """A place for runs: its name, its hardware or needs, and its action with the label of its button."""
 
     target: Target
     title: str
     text: str
-    actions: tuple[tuple[Action, str], ...] = ()
+    action: Action
+    label: str
 
 
 def first_choices(inventory: Inventory, framework: str | None, reference_runs: int) -> tuple[FirstChoice, ...]:
@@ -59,21 +60,21 @@ def first_choices(inventory: Inventory, framework: str | None, reference_runs: i
     if names:
         kinds = ", ".join(dict.fromkeys(names))
         local.insert(0, ("gpu", f"This machine's {f'{len(names)} GPUs' if len(names) > 1 else 'GPU'}: {kinds}", ""))
-    action: tuple[Action, str]
-    if framework:
-        text, action = f"{FRAMEWORK.name} {framework} is installed.", ("compare", "Start the &quick comparison")
-    else:
+    action: Action = "compare" if framework else "install"
+    text, label = f"{FRAMEWORK.name} {framework} is installed.", "Start the &quick comparison"
+    if not framework:
         text = f"Runs need {FRAMEWORK.name}, a one-time download whose size you see first."
-        action = ("install", f"Get {FRAMEWORK.name} …")
+        label = f"Get {FRAMEWORK.name} …"
     choices = [
-        FirstChoice(target=target, title=title, text=f"{about}{text}", actions=(action,))
+        FirstChoice(target=target, title=title, text=f"{about}{text}", action=action, label=label)
         for target, title, about in local
     ]
     look = FirstChoice(
         target="reference",
         title="Just look",
         text=f"{reference_runs} runs measured on H200s come with the program, to look at and compare.",
-        actions=(("reference", "Show the reference runs"),),
+        action="reference",
+        label="Show the reference runs",
     )
     return (*choices, _HOST, look) if names else (look, *choices, _HOST)
 
@@ -82,7 +83,8 @@ _HOST = FirstChoice(
     target="host",
     title="Another machine, over SSH",
     text="Runs and telemetry there, window and results here, over your own SSH. Nothing to install there.",
-    actions=(("host", "Add a host …"),),
+    action="host",
+    label="Add a host …",
 )
 
 
@@ -99,13 +101,10 @@ class ChoiceCard(QFrame):
         self.setProperty("role", "card")
         self.title = text_label(choice.title, "heading", wrap=True)
         self.text = text_label(choice.text, "muted", wrap=True)
-        self.action_buttons: list[QPushButton] = []
-        for action, label in choice.actions:
-            action_button = button(label, primary=primary and action in ("compare", "install", "reference"))
-            action_button.clicked.connect(lambda _=False, action=action: self.chosen.emit(choice.target, action))
-            self.action_buttons.append(action_button)
+        self.button = button(choice.label, primary=primary and choice.action != "host")
+        self.button.clicked.connect(lambda: self.chosen.emit(choice.target, choice.action))
         words = make_column(self.title, self.text, spacing=GRID // 2)
-        make_row((words, 1), *self.action_buttons, parent=self, margins=2 * GRID, spacing=GRID)
+        make_row((words, 1), self.button, parent=self, margins=2 * GRID, spacing=GRID)
 
 
 class FirstStartView(QWidget):

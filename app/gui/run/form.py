@@ -231,10 +231,10 @@ class FormView(QWidget):
         if self.state is None:
             return
         groups, count = () if self.is_script else self.state.refused, self.state.combinations
-        refused = describe_refused(groups, count, show_all=self.reasons_button.isChecked())
-        show_text(self._refused, refused.text)
-        self.reasons_button.setText(refused.more_label)
-        self.reasons_button.setVisible(bool(refused.more_label))
+        text, more_label = describe_refused(groups, count, show_all=self.reasons_button.isChecked())
+        show_text(self._refused, text)
+        self.reasons_button.setText(more_label)
+        self.reasons_button.setVisible(bool(more_label))
 
     def _show_buttons(self, state: FormState, label: str, *, stopping: bool) -> None:
         self.copy_button.setText("Copy as co&mmand")

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 from app.analysis.intervals import MIN_REPEATS, WIDEST_KNOWN
 from app.queries import ExpectedResolution, ExperimentProgress
@@ -184,22 +183,16 @@ class RefusedGroup:
         return f"{self.values}: {self.reason}" if self.values else self.reason
 
 
-class RefusedText(NamedTuple):
-    """What cannot run, one line per reason, and the label of the button for the others; "" without any."""
-
-    text: str
-    more_label: str
-
-
-def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_all: bool) -> RefusedText:
+def describe_refused(groups: Sequence[RefusedGroup], combinations: int, *, show_all: bool) -> tuple[str, str]:
+    """Return what cannot run, one line per reason, and the label of the button for the others; "" without any."""
     if not groups:
-        return RefusedText("", "")
+        return "", ""
     count, more = sum(group.count for group in groups), len(groups) - _REASONS_SHOWN
     top_groups = groups if show_all else groups[:_REASONS_SHOWN]
     lines = [f"{count:,} of {combinations:,} combinations cannot run here and are left out:"]
     lines += [f"{group.count:,} ×  {group.text}" for group in top_groups]
     more_label = "Fewer reasons" if show_all else f"{more} more {plural('reason', more)} …"
-    return RefusedText("\n".join(lines), more_label if more > 0 else "")
+    return "\n".join(lines), more_label if more > 0 else ""
 
 
 def group_refused(refused: Sequence[tuple[RunSpec, Refusal]], varied: Sequence[str]) -> tuple[RefusedGroup, ...]:

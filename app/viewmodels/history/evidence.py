@@ -14,13 +14,7 @@ from app.viewmodels.format import naming
 from app.viewmodels.format.cells import VERIFICATIONS, Tone
 from app.viewmodels.format.sentences import RunsWith, join_with_and, name_runs
 from app.viewmodels.history import kernel_time
-from app.viewmodels.history.kernel_time import (
-    ClassShare,
-    DeviceTimeRow,
-    KernelRow,
-    describe_imbalance,
-    device_time_rows,
-)
+from app.viewmodels.history.kernel_time import ClassShare, KernelRow, describe_imbalance, device_time_rows
 from workloads import catalog
 from workloads.catalog import LAYOUT_PARAMETERS
 from workloads.protocol import CHOICE, Evidence, EvidenceState, RunSpec
@@ -54,14 +48,6 @@ class Aspect(NamedTuple):
     differs: bool
 
 
-class PortabilityRow(NamedTuple):
-    """Another implementation that was given the run's weights, and how much its outputs differ from the run's."""
-
-    where: str
-    difference: str
-    magnitude: str
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvidenceView:
     """A run's evidence as text; without evidence, only the badge has content.
@@ -80,12 +66,12 @@ class EvidenceView:
     classes: tuple[ClassShare, ...] = ()
     kernels: tuple[KernelRow, ...] = ()
     other_kernels: str = ""
-    devices: tuple[DeviceTimeRow, ...] = ()
+    devices: tuple[tuple[str, ...], ...] = ()
     imbalance: str = ""
     sources: str = ""
     warning: str = ""
     notes: tuple[str, ...] = ()
-    portability: tuple[PortabilityRow, ...] = ()
+    portability: tuple[tuple[str, str, str], ...] = ()
     equality: tuple[str, ...] = ()
     has_step: bool = False
 
@@ -106,7 +92,7 @@ def evidence_view(
 
     The evidence is None if the run left none, the outcome None while it runs.
     """
-    trials = tuple(_portability_result(spec, trial) for trial in portability)
+    trials = tuple(_portability_row(spec, trial) for trial in portability)
     if evidence is None:
         badge = Badge(title="No evidence yet", detail="It is collected after the measured part of a run.")
         if outcome is not None:
@@ -294,14 +280,12 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
     )
 
 
-def _portability_result(spec: RunSpec, trial: PortabilityResult) -> PortabilityRow:
+def _portability_row(spec: RunSpec, trial: PortabilityResult) -> tuple[str, str, str]:
+    """Return which implementation was given the run's weights, and how much its outputs differ, of which size."""
     implementation = naming.choice_label(spec, "implementation", trial.implementation)
-    precision = naming.choice_label(spec, "precision", trial.precision)
-    return PortabilityRow(
-        where=f"{implementation} on {trial.device_name}, {precision}",
-        difference=f"{trial.max_difference:.1e}" if trial.max_difference else "0",
-        magnitude=f"of outputs up to {units.number(trial.max_output)}",
-    )
+    where = f"{implementation} on {trial.device_name}, {naming.choice_label(spec, 'precision', trial.precision)}"
+    difference = f"{trial.max_difference:.1e}" if trial.max_difference else "0"
+    return where, difference, f"of outputs up to {units.number(trial.max_output)}"
 
 
 def _describe_check(spec: RunSpec, check: EqualityCheck) -> str:

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from app.analysis.steps import imbalance, slow_products, step_parts, traced_device
 from app.values import units
@@ -11,36 +10,18 @@ from app.viewmodels.format.sentences import join_with_and
 from workloads.kernels import KernelClass, image_layout, makes_products
 from workloads.protocol import DeviceTime, Evidence, Kernel, RunSpec
 
-
-class DeviceTimeRow(NamedTuple):
-    """One device's measured step: its time computing, only communicating, and idle."""
-
-    device: str
-    step: str
-    computing: str
-    communicating: str
-    idle: str
-    kernels: str
+DEVICE_COLUMNS = ("", "Step", "Computing", "Communicating alone", "No kernel", "Kernels")
 
 
-DEVICE_COLUMNS = DeviceTimeRow("", "Step", "Computing", "Communicating alone", "No kernel", "Kernels")
-
-
-def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[DeviceTimeRow, ...]:
+def device_time_rows(evidence: Evidence, step_ms: float | None) -> tuple[tuple[str, ...], ...]:
+    """Return the parts of the measured step of each of several devices, in `DEVICE_COLUMNS`."""
     rows = []
     for device in evidence.devices if len(evidence.devices) > 1 else ():
         traced = traced_device(device, evidence.steps)
         parts = step_parts(traced, step_ms)
-        rows.append(
-            DeviceTimeRow(
-                device=device.device,
-                step=units.milliseconds(step_ms),
-                computing=units.milliseconds(traced.compute_ms),
-                communicating=units.milliseconds(traced.busy_ms - traced.compute_ms),
-                idle=units.milliseconds(parts.idle_ms if parts else None),
-                kernels=units.number(traced.kernels),
-            )
-        )
+        idle_ms = parts.idle_ms if parts else None
+        times_ms = step_ms, traced.compute_ms, traced.busy_ms - traced.compute_ms, idle_ms
+        rows.append((device.device, *map(units.milliseconds, times_ms), units.number(traced.kernels)))
     return tuple(rows)
 
 

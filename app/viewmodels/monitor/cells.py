@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
 
 import numpy as np
 
@@ -157,12 +156,8 @@ def combine(key: str, values: Sequence[float | None]) -> float | None:
     return sum(present) / len(present) if is_share else max(present)
 
 
-class SeriesKey(NamedTuple):
-    """One quantity of one device."""
-
-    host: str
-    device: str
-    field: str
+SeriesKey = tuple[str, str, str]
+"""A host, its device, and one of that one's fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,7 +177,7 @@ class Courses:
         return self._cache[key]
 
     def _make(self, host: MonitoredHost, devices: Sequence[Device], name: str, total: float | None) -> Floats | None:
-        series = [self.series.get(SeriesKey(host.name, device.device, name)) for device in devices]
+        series = [self.series.get((host.name, device.device, name)) for device in devices]
         courses = [self._course(curve) for curve in series if curve is not None]
         if not courses:
             return None

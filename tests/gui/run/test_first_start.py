@@ -56,7 +56,7 @@ def test_it_is_asked_once_and_found_again_in_the_settings(qtbot: QtBot, database
         view = shown(workbench, qtbot)
         assert not workbench.run_view.gallery.findChildren(QuestionCard), "no questions before this one"
         assert "TensorFlow" in displayed_text(view.cards[1])
-        click(view.cards[2].action_buttons[0])
+        click(view.cards[2].button)
         (dialog,) = workbench.window.findChildren(HostsDialog)
         dialog.reject()
         assert view.isVisible(), "who adds no host chooses again"
@@ -104,7 +104,7 @@ def test_who_wants_tensorflow_gets_a_form_whose_run_installs_it(
     with window_on(qtbot, database_path, theme, new_user=True) as workbench:
         card = shown(workbench, qtbot).cards[1]
         qtbot.waitUntil(lambda: "Runs need TensorFlow" in displayed_text(card))
-        click(card.action_buttons[0])
+        click(card.button)
         assert not is_shown(workbench)
         assert workbench.form.form.selection.chosen["packages"] == ("tensorflow",)
         read_to_the_end(workbench, qtbot)

@@ -33,16 +33,16 @@ GROUPS = tuple(
 
 def test_the_first_reasons_are_told_and_the_others_when_asked_for() -> None:
     words = describe_refused(GROUPS, 5000, show_all=False)
-    assert words.text == (
+    assert words[0] == (
         "1,234 of 5,000 combinations cannot run here and are left out:\n"
         "1,200 ×  XLA on: It does not fit.\n"
         "30 ×  It does not fit."
     )
-    assert words.more_label == "1 more reason …"
+    assert words[1] == "1 more reason …"
     words = describe_refused(GROUPS, 5000, show_all=True)
-    assert words.text.endswith("\n4 ×  2 GPUs: It does not fit.")
-    assert words.more_label == "Fewer reasons"
-    assert describe_refused(GROUPS[:2], 5000, show_all=False).more_label == ""
+    assert words[0].endswith("\n4 ×  2 GPUs: It does not fit.")
+    assert words[1] == "Fewer reasons"
+    assert describe_refused(GROUPS[:2], 5000, show_all=False)[1] == ""
     assert describe_refused((), 5000, show_all=False) == ("", "")
 
 

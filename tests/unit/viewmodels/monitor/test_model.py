@@ -290,7 +290,7 @@ def test_of_very_many_devices_only_the_fields_of_the_table_are_kept() -> None:
     handle_all(model, [sample("GPU-0"), SlowSample(t_ns=1, device="GPU-0", tensor_active_pct=1.0)])
     clock.now_s += 1
     model.tick()
-    assert {key.field for key in model.history} == {"load_pct", "memory_bytes"}
+    assert {field for *_, field in model.history} == {"load_pct", "memory_bytes"}
 
 
 def test_a_device_that_is_gone_leaves_the_table() -> None:

@@ -1,6 +1,6 @@
 """The choice of a place for runs: what each place says and offers."""
 
-from app.gui.run.first_start import Action, FirstChoice, first_choices
+from app.gui.run.first_start import first_choices
 from app.values.samples import HOST, Device, Inventory
 from workloads.catalog import Machine
 
@@ -13,18 +13,14 @@ def with_gpus(*names: str, lost: str | None = None) -> Inventory:
     return Inventory(machine=Machine(cpu_count=1), devices=(CPU, *gpus))
 
 
-def actions(choice: FirstChoice) -> list[Action]:
-    return [action for action, _ in choice.actions]
-
-
 def test_without_a_gpu_there_is_one_to_watch_and_the_cpu_says_why() -> None:
     look, cpu, host = first_choices(WITHOUT_GPU, "2.21.0", 178)
     assert cpu.text == "2 cores. No GPU: no NVIDIA driver is installed. TensorFlow 2.21.0 is installed."
-    assert actions(cpu) == ["compare"]
-    assert host.actions == (("host", "Add a host …"),)
-    assert (look.text, actions(look)) == (
+    assert cpu.action == "compare"
+    assert (host.action, host.label) == ("host", "Add a host …")
+    assert (look.text, look.action) == (
         "178 runs measured on H200s come with the program, to look at and compare.",
-        ["reference"],
+        "reference",
     )
 
 
@@ -44,4 +40,4 @@ def test_gpus_come_first_and_one_that_is_lost_does_not_count() -> None:
 def test_without_tensorflow_it_is_offered_and_nothing_can_be_compared() -> None:
     for choice in first_choices(with_gpus("H200"), None, 1)[:2]:
         assert "Runs need TensorFlow, a one-time download whose size you see first." in choice.text
-        assert actions(choice) == ["install"]
+        assert choice.action == "install"
