@@ -3,11 +3,11 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from PySide6.QtCore import QPointF, QSize, Qt, Signal
+from PySide6.QtCore import QSize, Qt, Signal
 from PySide6.QtGui import QIcon, QPainter, QPixmap, QResizeEvent
 from PySide6.QtWidgets import QButtonGroup, QCheckBox, QComboBox, QPushButton, QSizePolicy, QWidget
 
-from app.gui.plot.legend import MARK_PX, paint_mark, paint_swatch, swatch_width
+from app.gui.plot.legend import MARK_PX, paint_swatch, swatch_width
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_bar import TimeBar
 from app.gui.theme import GRID, Theme
@@ -15,6 +15,7 @@ from app.gui.widgets.basic import (
     clear_layout,
     make_column,
     make_row,
+    painted_pixmap,
     plain_tooltip,
     show_text,
     text_label,
@@ -85,16 +86,12 @@ class VariantLegend(Scroller):
             entry.button.setIcon(QIcon(self._icon(entry.group)))
 
     def _icon(self, group: CurveGroup) -> QPixmap:
-        ratio = self.devicePixelRatioF()
-        drawn = QPixmap(_ICON * ratio)
-        drawn.setDevicePixelRatio(ratio)
-        drawn.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(drawn)
-        colour, middle = self._theme.curve_colour(group.style), MARK_PX // 2
-        paint_swatch(painter, (_ICON.width() - swatch_width(group.style)) // 2, middle, colour, group.style)
-        paint_mark(painter, QPointF(_ICON.width() / 2, MARK_PX / 2), colour, group.mark, self._theme)
-        painter.end()
-        return drawn
+        colour, left = self._theme.curve_colour(group.style), (_ICON.width() - swatch_width(group.style)) // 2
+
+        def paint(painter: QPainter) -> None:
+            paint_swatch(painter, left, MARK_PX // 2, colour, group.style, group.mark, self._theme)
+
+        return painted_pixmap(_ICON, paint, self.devicePixelRatioF())
 
 
 def _text(group: CurveGroup) -> str:

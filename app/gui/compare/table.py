@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QItemSelectionModel, QPoint, QPointF, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QItemSelectionModel, QPoint, QRect, QRectF, Qt, Signal
 from PySide6.QtGui import (
     QAction,
     QActionGroup,
@@ -19,7 +19,7 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem
 
 from app.gui.actions import Actions
-from app.gui.plot.legend import paint_mark, paint_swatch, swatch_width
+from app.gui.plot.legend import paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import ChecksMenu, plain_tooltip
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
@@ -132,10 +132,7 @@ class CompareDelegate(CellDelegate):
         colour = self._theme.curve_colour(row.style)
         colour.setAlpha(_HIDDEN_ALPHA if state == Qt.CheckState.Unchecked else 255)
         left = area.left() + BOX_LEFT + CHECK_BOX_PX + GRID + (_SWATCH_WIDTH - swatch_width(row.style)) // 2
-        paint_swatch(painter, left, middle, colour, row.style)
-        if row.mark:
-            mark_at = QPointF(left + swatch_width(row.style) / 2, middle + 0.5)
-            paint_mark(painter, mark_at, colour, row.mark, self._theme)
+        paint_swatch(painter, left, middle, colour, row.style, row.mark, self._theme)
 
     def _paint_radio(self, painter: QPainter, area: QRect, *, chosen: bool) -> None:
         colours = self._theme.colours

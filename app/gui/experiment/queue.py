@@ -20,7 +20,7 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, paint_bar
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import ask_confirmation
 from app.gui.widgets.panes import FlowBar
@@ -282,15 +282,9 @@ class _BarDelegate(CellDelegate):
         if index.column() != BAR_COLUMN:
             super().paint_cell(painter, option, index, cell)
             return
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        area = QRectF(self.content_area(option, index))
-        area = QRectF(area.left(), area.center().y() - 2, area.width(), 4)
-        painter.setBrush(QColor(self._theme.colours.raised))
-        painter.drawRoundedRect(area, 2, 2)
-        if fraction := float(index.data(_FRACTION_ROLE)):
-            painter.setBrush(QColor(self._theme.colours.accent))
-            painter.drawRoundedRect(QRectF(area.left(), area.top(), max(4.0, fraction * area.width()), 4), 2, 2)
+        area, colours = QRectF(self.content_area(option, index)), self._theme.colours
+        bar = QRectF(area.left(), area.center().y() - 2, area.width(), 4)
+        paint_bar(painter, bar, float(index.data(_FRACTION_ROLE)), QColor(colours.accent), QColor(colours.raised))
 
 
 class QueueTable(CellTable):

@@ -4,9 +4,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QPointF, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QPolygonF, QShortcut
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QRect, QRectF, Qt, Signal
+from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QStyleOptionViewItem, QWidget
 
 from app.gui.actions import Actions
@@ -22,12 +21,11 @@ from app.gui.widgets.basic import (
     separator,
     toggle_button,
 )
-from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel
+from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel, paint_bar, paint_course
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.panes import FlowBar, splitter
 from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
 from app.gui.window_state import WindowState
-from app.values.records import Floats
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
 from app.viewmodels.monitor.details import chosen_details
@@ -99,19 +97,15 @@ class _GraphDelegate(CellDelegate):
         self.number_widths: dict[int, int] = {}
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        face, area = self.faces[self._rows.is_head(index.row())], self.content_area(option, index)
         if isinstance(cell, GraphCell):
-            self._paint_graph(painter, area, index, cell, face)
+            face = self.faces[self._rows.is_head(index.row())]
+            self._paint_graph(painter, self.content_area(option, index), index, cell, face)
         else:
-            self._paint_label(painter, area, cell, face)
+            super().paint_cell(painter, option, index, cell)
 
-    def _paint_label(self, painter: QPainter, area: QRect, cell: Cell, face: Face) -> None:
-        """Paint words from their beginning, which matters most, such as a state or a host's name."""
-        painter.setPen(QColor(self._theme.tone_colour(cell.tone) if cell.tone else self._theme.colours.text))
-        if cell.symbol:
-            face.write(painter, area, cell.symbol)
-            area = area.adjusted(SYMBOL_WIDTH, 0, 0, 0)
-        face.write(painter, area, face.elided(cell.text, Qt.TextElideMode.ElideRight, area.width()))
+    def shortened(self, cell: Cell, _index: AnyIndex, face: Face, width: int) -> str:
+        """Return the beginning, which matters most, such as a state or a host's name."""
+        return face.elided(cell.text, Qt.TextElideMode.ElideRight, width)
 
     def _paint_graph(self, painter: QPainter, area: QRect, index: AnyIndex, cell: GraphCell, face: Face) -> None:
         colours = self._theme.colours
@@ -123,41 +117,12 @@ class _GraphDelegate(CellDelegate):
         face.write(painter, unit, cell.unit)
         room = QRectF(area).adjusted(0, 5, -self.number_widths.get(index.column(), 0) - GRID, -5)
         if room.width() > 2 * GRID:
-            painter.setRenderHint(QPainter.RenderHint.Antialiasing)
             colour = QColor(colours.faint if cell.faint else colours.accent)
             if cell.course is not None:
-                _paint_course(painter, room, cell.course, colour)
+                paint_course(painter, room, cell.course, colour)
             elif cell.share is not None:
-                _paint_bar(painter, room, cell.share, colour, QColor(colours.raised))
-
-
-def _paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColor) -> None:
-    wash = QColor(colour)
-    wash.setAlpha(40)
-    indices = np.flatnonzero(np.isfinite(course))
-    step = room.width() / max(1, len(course) - 1)
-    for part in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1):
-        if len(part) < 2:
-            continue
-        heights = np.clip(course[part], 0.0, 1.0) * room.height()
-        x, y = room.left() + part * step, room.bottom() - heights
-        line = [QPointF(*point) for point in zip(x.tolist(), y.tolist(), strict=True)]
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(wash)
-        foot = [QPointF(line[-1].x(), room.bottom()), QPointF(line[0].x(), room.bottom())]
-        painter.drawPolygon(QPolygonF([*line, *foot]))
-        painter.setPen(colour)
-        painter.drawPolyline(QPolygonF(line))
-
-
-def _paint_bar(painter: QPainter, room: QRectF, share: float, colour: QColor, ground: QColor) -> None:
-    bar = QRectF(room.left(), room.center().y() - 3, room.width(), 6)
-    painter.setPen(Qt.PenStyle.NoPen)
-    painter.setBrush(ground)
-    painter.drawRoundedRect(bar, 3, 3)
-    if share:
-        painter.setBrush(colour)
-        painter.drawRoundedRect(QRectF(bar.left(), bar.top(), max(6.0, bar.width() * min(share, 1.0)), 6), 3, 3)
+                bar = QRectF(room.left(), room.center().y() - 3, room.width(), 6)
+                paint_bar(painter, bar, min(cell.share, 1.0), colour, QColor(colours.raised))
 
 
 class MonitorTable(CellTable):

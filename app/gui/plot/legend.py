@@ -139,27 +139,17 @@ class Legend(QWidget):
         return swatch_width(entry.colour) + GRID // 2 + metrics.horizontalAdvance(entry.label) + room
 
     def _paint_entry(self, painter: QPainter, key: str, area: QRect) -> None:
-        entry = self._entries[key]
+        entry, dimmed, colours = self._entries[key], key in self._dimmed, self._theme.colours
         text_area = area.adjusted(swatch_width(entry.colour) + GRID // 2, 0, 0, 0)
-        self._paint_name(painter, key, area, text_area)
-        if self._has_values:
-            painter.setPen(QColor(self._theme.colours.text))
-            painter.drawText(text_area, RIGHT, entry.value)
-
-    def _paint_name(self, painter: QPainter, key: str, area: QRect, text_area: QRect) -> None:
-        entry, dimmed = self._entries[key], key in self._dimmed
         colour = self._theme.curve_colour(entry.colour)
         colour.setAlpha(_DIMMED_ALPHA if dimmed else 255)
-        paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour)
-        if entry.mark:
-            centre = QPointF(area.left() + swatch_width(entry.colour) / 2, area.center().y() + 0.5)
-            paint_mark(painter, centre, colour, entry.mark, self._theme)
-            painter.setFont(tabular_font())
-            if not self._has_names:
-                return
-        colours = self._theme.colours
-        painter.setPen(QColor(colours.faint if dimmed else colours.muted))
-        painter.drawText(text_area, LEFT, entry.label)
+        paint_swatch(painter, area.left(), area.center().y(), colour, entry.colour, entry.mark, self._theme)
+        if self._has_names or not entry.mark:
+            painter.setPen(QColor(colours.faint if dimmed else colours.muted))
+            painter.drawText(text_area, LEFT, entry.label)
+        if self._has_values:
+            painter.setPen(QColor(colours.text))
+            painter.drawText(text_area, RIGHT, entry.value)
 
     def _changed(self) -> None:
         self._arranged = ()
@@ -177,15 +167,21 @@ def swatch_width(style: int) -> int:
     return _DASHED_SWATCH if dash_pattern(style) else SWATCH
 
 
-def paint_swatch(painter: QPainter, left: int, middle: int, colour: QColor, style: int) -> None:
+def paint_swatch(
+    painter: QPainter, left: int, middle: int, colour: QColor, style: int, mark: str = "", theme: Theme | None = None
+) -> None:
+    """Paint a piece of a line, with its mark, which needs the theme, in the middle."""
     x, end = left, left + swatch_width(style)
     for segment, pixels in enumerate(dash_pattern(style) * _DASHED_SWATCH or (SWATCH,)):
         if segment % 2 == 0 and x < end:
             painter.fillRect(QRect(x, middle - 1, min(pixels, end - x), _SWATCH_HEIGHT), colour)
         x += pixels
+    if mark and theme is not None:
+        paint_mark(painter, QPointF((left + end) / 2, middle + 0.5), colour, mark, theme)
 
 
 def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, theme: Theme) -> None:
+    painter.save()
     painter.setRenderHint(QPainter.RenderHint.Antialiasing)
     painter.setPen(QPen(QColor(theme.colours.surface), 1))
     painter.setBrush(colour)
@@ -194,7 +190,7 @@ def paint_mark(painter: QPainter, centre: QPointF, colour: QColor, mark: str, th
     painter.setFont(tabular_font(_MARK_FONT_PX, bold=True))
     painter.setPen(ink_on(colour))
     painter.drawText(area, Qt.AlignmentFlag.AlignCenter, mark)
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing, on=False)
+    painter.restore()
 
 
 _MAX_ROWS_PER_COLUMN = 10
@@ -255,13 +251,8 @@ class Readout(QWidget):
         for number, reading in enumerate(self._readings):
             column, row = divmod(number, _MAX_ROWS_PER_COLUMN)
             area = QRect(GRID + column * width, GRID // 2 + row * height, width - GRID, height)
-            paint_swatch(
-                painter, area.left(), area.center().y(), self._theme.curve_colour(reading.style), reading.style
-            )
-            if reading.mark:
-                centre = QPointF(area.left() + _SWATCH_SPACE / 2, area.center().y() + 0.5)
-                paint_mark(painter, centre, self._theme.curve_colour(reading.style), reading.mark, self._theme)
-                painter.setFont(tabular_font())
+            colour, style = self._theme.curve_colour(reading.style), reading.style
+            paint_swatch(painter, area.left(), area.center().y(), colour, style, reading.mark, self._theme)
             text_area = area.adjusted(_SWATCH_SPACE + GRID // 2, 0, 0, 0)
             painter.setPen(QColor(colours.muted))
             name = painter.fontMetrics().elidedText(reading.label, Qt.TextElideMode.ElideMiddle, _MAX_NAME_PX)

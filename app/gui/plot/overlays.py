@@ -6,13 +6,14 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
-from PySide6.QtCore import QPointF, QRectF, Qt
+from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QFont, QPainter, QPen, QPixmap
 from PySide6.QtWidgets import QApplication
 
 from app.analysis.pyramid import Stroke
 from app.gui.plot.legend import MARK_PX, paint_mark
 from app.gui.theme import Theme
+from app.gui.widgets.basic import painted_pixmap
 from app.viewmodels.plot.model import Band, Marker, Strip
 
 if TYPE_CHECKING:
@@ -223,11 +224,10 @@ class CurveMarks(Layer):
     def _mark(self, line: MarkedLine, ratio: float) -> QPixmap:
         key = (line.mark, line.colour.name(), ratio)
         if key not in self._marks:
-            pixmap = QPixmap(round(MARK_PX * ratio), round(MARK_PX * ratio))
-            pixmap.setDevicePixelRatio(ratio)
-            pixmap.fill(Qt.GlobalColor.transparent)
-            painter = QPainter(pixmap)
-            paint_mark(painter, QPointF(MARK_PX / 2, MARK_PX / 2), line.colour, line.mark, self._theme)
-            painter.end()
-            self._marks[key] = pixmap
+            middle, theme = QPointF(MARK_PX / 2, MARK_PX / 2), self._theme
+            self._marks[key] = painted_pixmap(
+                QSize(MARK_PX, MARK_PX),
+                lambda painter: paint_mark(painter, middle, line.colour, line.mark, theme),
+                ratio,
+            )
         return self._marks[key]

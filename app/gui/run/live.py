@@ -5,7 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import QIcon, QKeySequence, QPainter, QPixmap, QShortcut
+from PySide6.QtGui import QIcon, QKeySequence, QPixmap, QShortcut
 from PySide6.QtWidgets import QHBoxLayout, QProgressBar, QStackedWidget, QTabBar, QWidget
 
 from app.gui.plot.legend import SWATCH, paint_swatch
@@ -19,6 +19,7 @@ from app.gui.widgets.basic import (
     button,
     make_column,
     make_row,
+    painted_pixmap,
     plain_tooltip,
     set_role,
     show_text,
@@ -87,12 +88,8 @@ class RunTabs(QTabBar):
             self.setTabIcon(index, QIcon(self._swatch(run.colour)))
 
     def _swatch(self, style: int) -> QPixmap:
-        drawn = QPixmap(self.iconSize())
-        drawn.fill(Qt.GlobalColor.transparent)
-        painter = QPainter(drawn)
-        paint_swatch(painter, 0, drawn.height() // 2, self._theme.curve_colour(style), style)
-        painter.end()
-        return drawn
+        colour, middle = self._theme.curve_colour(style), self.iconSize().height() // 2
+        return painted_pixmap(self.iconSize(), lambda painter: paint_swatch(painter, 0, middle, colour, style))
 
 
 _BIG_PX, _SMALL_PX = 36, 20

@@ -12,7 +12,7 @@ from string import Template
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QResizeEvent
+from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -106,6 +106,17 @@ def toggle_button(text: str, help: str = "") -> QPushButton:
     toggle = button(text, help, small=True)
     toggle.setCheckable(True)
     return toggle
+
+
+def painted_pixmap(size: QSize, paint: Callable[[QPainter], None], ratio: float = 1.0) -> QPixmap:
+    """Return a transparent pixmap on which `paint` has painted, with `ratio` pixels for each of its size."""
+    pixmap = QPixmap(size * ratio)
+    pixmap.setDevicePixelRatio(ratio)
+    pixmap.fill(Qt.GlobalColor.transparent)
+    painter = QPainter(pixmap)
+    paint(painter)
+    painter.end()
+    return pixmap
 
 
 class BreakingLabel(QLabel):

@@ -2,10 +2,10 @@
 
 import html
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
-from functools import partial
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 from PySide6.QtCore import (
     QAbstractTableModel,
     QBuffer,
@@ -19,7 +19,7 @@ from PySide6.QtCore import (
     Qt,
     Signal,
 )
-from PySide6.QtGui import QColor, QHelpEvent, QMouseEvent, QPainter, QPalette, QPen, QPixmap, QPolygonF
+from PySide6.QtGui import QColor, QHelpEvent, QMouseEvent, QPainter, QPalette, QPen, QPolygonF
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QHeaderView,
@@ -31,8 +31,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
-from app.gui.widgets.basic import plain_tooltip
+from app.gui.widgets.basic import painted_pixmap, plain_tooltip
 from app.gui.widgets.text_widths import PAIR_GAP, SMALL_PX, SPARK_PX, SYMBOL_WIDTH, Face, elide_name, two_lines
+from app.values.records import Floats
 from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.format.naming import SEPARATOR, Name, leave_out
 
@@ -223,14 +224,11 @@ class CellDelegate(QStyledItemDelegate):
         cells = model.row_cells(index.row())
         drawn = [(column.title, cell) for column, cell in zip(model.columns, cells, strict=True) if cell.spark]
         pictures = "".join(
-            f"<p>{html.escape(title)}<br>{picture(partial(self._paint_curve, cell.spark), CURVE_SIZE)}</p>"
+            f"<p>{html.escape(title)}<br>{_picture(cell.spark, self._theme.colours.accent)}</p>"
             for title, cell in drawn
         )
         QToolTip.showText(event.globalPos(), plain_tooltip(cells[index.column()].tooltip) + pictures, view)
         return True
-
-    def _paint_curve(self, spark: Sequence[float], painter: QPainter, area: QRect) -> None:
-        self._paint_spark(painter, area, spark, self._theme.colours.accent)
 
     def gap(self, column: int) -> int:
         """Return the pixels between a number and what follows it."""
@@ -271,20 +269,8 @@ class CellDelegate(QStyledItemDelegate):
             painter.setPen(QColor(colours.faint if cell.tone and cell.unit else colours.muted))
             face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
         elif unit_width and cell.spark:
-            self._paint_spark(painter, area.adjusted(area.width() - SPARK_PX, 0, 0, 0), cell.spark, colours.muted)
-
-    def _paint_spark(self, painter: QPainter, area: QRect, spark: Sequence[float], colour: str) -> None:
-        step, height = area.width() / (len(spark) - 1), area.height() - 12
-        points = [QPointF(area.left() + n * step, area.bottom() - 5 - y * height) for n, y in enumerate(spark)]
-        wash = QColor(colour)
-        wash.setAlpha(_SELECTED_ALPHA)
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(wash)
-        foot = area.bottom() - 4.0
-        painter.drawPolygon(QPolygonF([*points, QPointF(points[-1].x(), foot), QPointF(points[0].x(), foot)]))
-        painter.setPen(QPen(QColor(colour), 1.2))
-        painter.drawPolyline(QPolygonF(points))
+            room = QRectF(area).adjusted(area.width() - SPARK_PX, 6, 0, -6)
+            paint_course(painter, room, np.asarray(cell.spark), QColor(colours.muted))
 
     def _paint_bar(self, painter: QPainter, area: QRect, bar: Bar) -> None:
         colours, line = self._theme.colours, QRectF(area.left(), area.bottom() - 4, area.width(), 3)
@@ -361,16 +347,45 @@ def paint_expander(painter: QPainter, middle: QPointF, colour: str, folded: bool
     painter.drawPolyline(QPolygonF([middle + QPointF(x, y) for x, y in corners]))
 
 
-def picture(paint: Callable[[QPainter, QRect], None], size: QSize) -> str:
-    pixmap = QPixmap(size)
-    pixmap.fill(Qt.GlobalColor.transparent)
-    painter = QPainter(pixmap)
-    paint(painter, pixmap.rect())
-    painter.end()
+def _picture(spark: Sequence[float], colour: str) -> str:
+    """Return the HTML of a line in a tooltip."""
+    room = QRectF(QPointF(), CURVE_SIZE)
+    pixmap = painted_pixmap(CURVE_SIZE, lambda painter: paint_course(painter, room, np.asarray(spark), QColor(colour)))
     stored = QBuffer()
     stored.open(QBuffer.OpenModeFlag.WriteOnly)
     pixmap.save(stored, "PNG")
     return f'<img src="data:image/png;base64,{bytes(stored.data().toBase64().data()).decode()}">'
+
+
+def paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColor) -> None:
+    """Paint a line of values from 0 to 1 over a wash of its colour; NaN are gaps."""
+    wash = QColor(colour)
+    wash.setAlpha(_SELECTED_ALPHA)
+    indices = np.flatnonzero(np.isfinite(course))
+    step = room.width() / max(1, len(course) - 1)
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    for part in np.split(indices, np.flatnonzero(np.diff(indices) > 1) + 1):
+        if len(part) < 2:
+            continue
+        heights = np.clip(course[part], 0.0, 1.0) * room.height()
+        x, y = room.left() + part * step, room.bottom() - heights
+        line = [QPointF(*point) for point in zip(x.tolist(), y.tolist(), strict=True)]
+        painter.setPen(Qt.PenStyle.NoPen)
+        painter.setBrush(wash)
+        foot = [QPointF(line[-1].x(), room.bottom()), QPointF(line[0].x(), room.bottom())]
+        painter.drawPolygon(QPolygonF([*line, *foot]))
+        painter.setPen(QPen(colour, 1.2))
+        painter.drawPolyline(QPolygonF(line))
+
+
+def paint_bar(painter: QPainter, bar: QRectF, share: float, colour: QColor, ground: QColor) -> None:
+    """Paint a rounded bar of which a share, from 0 to 1, is filled."""
+    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+    painter.setPen(Qt.PenStyle.NoPen)
+    round_px = bar.height() / 2
+    for width, fill in ((bar.width(), ground), (share and max(2 * round_px, share * bar.width()), colour)):
+        painter.setBrush(fill)
+        painter.drawRoundedRect(QRectF(bar.left(), bar.top(), width, bar.height()), round_px, round_px)
 
 
 class CellHeader(QHeaderView):
