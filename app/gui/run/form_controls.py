@@ -2,31 +2,20 @@
 
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QRect, QSignalBlocker, QSize, Qt, Signal
-from PySide6.QtGui import (
-    QColor,
-    QFont,
-    QFontMetrics,
-    QGuiApplication,
-    QPainter,
-    QPalette,
-    QStandardItem,
-    QStandardItemModel,
-    QWheelEvent,
-)
+from PySide6.QtCore import QEvent, QSignalBlocker, Qt, Signal
+from PySide6.QtGui import QFont, QGuiApplication, QPalette, QStandardItem, QStandardItemModel, QWheelEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QGridLayout,
+    QHeaderView,
     QLineEdit,
     QPushButton,
     QSizePolicy,
-    QStyle,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
+    QTreeView,
     QWidget,
 )
 
-from app.gui.theme import GRID, LEFT
+from app.gui.theme import GRID
 from app.gui.widgets.basic import (
     BreakingLabel,
     ChecksMenu,
@@ -39,15 +28,10 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.cell_delegate import AnyIndex
 from app.gui.widgets.panes import FlowBar
 from app.viewmodels.hosts import host_field
 from app.viewmodels.run.fields import Field, Option
 
-_NOTE_ALPHA = 0.65
-_NOTE_ROLE = Qt.ItemDataRole.UserRole + 1
-_REFUSED_ROLE = Qt.ItemDataRole.UserRole + 2
-_OPTION_HEIGHT = 3 * GRID
 _LABEL_WIDTH = 15 * GRID
 SIDE_WIDTH = 3 * GRID + GRID // 2
 _WIDEST_LIST = 120 * GRID
@@ -56,7 +40,6 @@ _CHIP_WIDTH = 16 * GRID
 _MOST_CHIPS = 24
 """More values are only counted: their text is above them."""
 _MAX_VISIBLE_OPTIONS = 16
-_SELECTED = QPalette.ColorRole.HighlightedText
 
 
 def _struck(font: QFont, *, is_struck: bool) -> QFont:
@@ -64,52 +47,6 @@ def _struck(font: QFont, *, is_struck: bool) -> QFont:
     changed = QFont(font)
     changed.setStrikeOut(is_struck)
     return changed
-
-
-class OptionDelegate(QStyledItemDelegate):
-    """Paints an option with its note, or why it cannot run here, with a list's notes aligned."""
-
-    def __init__(self, parent: QComboBox) -> None:
-        super().__init__(parent)
-        self._note_x = 0
-
-    def measure(self, options: Sequence[Option], metrics: QFontMetrics) -> int:
-        """Measure where notes begin, and return the list's preferred width in pixels."""
-        notes = max((metrics.horizontalAdvance(option_note(option)) for option in options), default=0)
-        labels = max((metrics.horizontalAdvance(option.label) for option in options), default=0)
-        self._note_x = labels + 3 * GRID if notes else 0
-        return min(self._note_x + notes + 4 * GRID, _WIDEST_LIST) if notes else 0
-
-    def sizeHint(self, option: QStyleOptionViewItem, index: AnyIndex) -> QSize:
-        """Return the size with padding: the style sheet's does not reach a delegate."""
-        return QSize(super().sizeHint(option, index).width(), _OPTION_HEIGHT)
-
-    def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        """Paint the option, faint and struck through if it cannot run, and its note fainter."""
-        area = QRect(option.rect).adjusted(GRID, 0, -GRID, 0)
-        is_refused, selected = bool(index.data(_REFUSED_ROLE)), bool(option.state & QStyle.StateFlag.State_Selected)
-        if selected:
-            painter.fillRect(option.rect, QGuiApplication.palette().highlight())
-        painter.save()
-        painter.setPen(_option_colour(faint=is_refused, selected=selected))
-        painter.setFont(_struck(option.font, is_struck=is_refused))
-        painter.drawText(area, LEFT, str(index.data()))
-        if self._note_x:
-            quiet = _option_colour(faint=False, selected=selected)
-            quiet.setAlphaF(1.0 if selected else _NOTE_ALPHA)  # it would be unreadable on the accent colour
-            painter.setPen(quiet)
-            painter.setFont(option.font)
-            area.setLeft(area.left() + self._note_x)
-            note = str(index.data(_NOTE_ROLE) or "")
-            text = option.fontMetrics.elidedText(note, Qt.TextElideMode.ElideRight, area.width())
-            painter.drawText(area, LEFT, text)
-        painter.restore()
-
-
-def _option_colour(*, faint: bool, selected: bool) -> QColor:
-    """Return the colour from the palette: the style sheet's does not distinguish options."""
-    group = QPalette.ColorGroup.Disabled if faint and not selected else QPalette.ColorGroup.Active
-    return QColor(QGuiApplication.palette().color(group, _SELECTED if selected else QPalette.ColorRole.Text))
 
 
 def option_note(option: Option) -> str:
@@ -125,10 +62,14 @@ class ChoiceList(ElidedComboBox):
 
     def __init__(self) -> None:
         super().__init__()
-        self._items = QStandardItemModel(self)
-        self._delegate = OptionDelegate(self)
+        self._field: Field | None = None
+        self._items, self._list = QStandardItemModel(self), QTreeView()
+        self._list.setRootIsDecorated(False)
+        self._list.setHeaderHidden(True)
+        self._list.setUniformRowHeights(True)
+        self._list.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
+        self.setView(self._list)
         self.setModel(self._items)
-        self.setItemDelegate(self._delegate)
         self.setMaxVisibleItems(_MAX_VISIBLE_OPTIONS)
         self.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
         self.setMinimumContentsLength(6)
@@ -136,19 +77,29 @@ class ChoiceList(ElidedComboBox):
     def wheelEvent(self, event: QWheelEvent) -> None:
         event.ignore()
 
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() == QEvent.Type.PaletteChange and self._field is not None:
+            self.show_field(self._field)
+
     def show_field(self, field: Field) -> None:
+        self._field = field
+        palette, groups = QGuiApplication.palette(), QPalette.ColorGroup
         with QSignalBlocker(self):
             self._items.clear()
             for option in field.options:
-                item = QStandardItem(option.label)
+                item, note = QStandardItem(option.label), QStandardItem(option_note(option))
                 item.setData(option.value, Qt.ItemDataRole.UserRole)
-                item.setData(option_note(option), _NOTE_ROLE)
-                item.setData(option.reason is not None, _REFUSED_ROLE)
-                item.setToolTip(plain_tooltip(option_note(option)))
-                self._items.appendRow(item)
+                item.setFont(_struck(self.font(), is_struck=option.reason is not None))
+                group = groups.Active if option.reason is None else groups.Disabled
+                item.setForeground(palette.color(group, QPalette.ColorRole.Text))
+                note.setForeground(palette.color(QPalette.ColorRole.PlaceholderText))
+                for part in (item, note):
+                    part.setToolTip(plain_tooltip(option_note(option)))
+                self._items.appendRow([item, note] if any(map(option_note, field.options)) else [item])
             self.setCurrentIndex([option.value for option in field.options].index(field.value))
         self.setFont(_struck(self.font(), is_struck=field.chosen[0].reason is not None))
-        self.view().setMinimumWidth(self._delegate.measure(field.options, self.fontMetrics()))
+        self._list.setMinimumWidth(min(sum(map(self._list.sizeHintForColumn, range(2))) + 2 * GRID, _WIDEST_LIST))
 
 
 class TypedValues(QLineEdit):

@@ -144,14 +144,12 @@ def test_the_note_of_the_option_under_the_pointer_has_the_colour_of_its_name(the
     theme.apply(Qt.ColorScheme.Dark)
     box = control(view, "implementation")
     assert isinstance(box, QComboBox)
-    option, picture = QStyleOptionViewItem(), QImage(800, 24, QImage.Format.Format_RGB32)
-    picture.fill(Qt.GlobalColor.black)
-    option.rect, option.state = picture.rect(), QStyle.StateFlag.State_Enabled | QStyle.StateFlag.State_Selected
-    painter = QPainter(picture)
-    box.itemDelegate().paint(painter, option, box.model().index(0, 0))
-    painter.end()
-    spans = [range(8, 100), range(300, 800)]  # the name, the note
-    name, note = (min(picture.pixelColor(x, y).lightness() for x in span for y in range(24)) for span in spans)
+    box.showPopup()
+    picture = box.view().viewport().grab().toImage()
+    name, note = (
+        min(picture.pixelColor(x, y).lightness() for x in range(cell.left(), cell.right()) for y in range(20))
+        for cell in (box.view().visualRect(box.model().index(0, column)) for column in (0, 1))
+    )
     assert note <= name + 12
 
 
