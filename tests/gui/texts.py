@@ -1,5 +1,6 @@
 """What parts of the window show, as text."""
 
+import re
 from functools import singledispatch
 
 from PySide6.QtWidgets import QLabel, QWidget
@@ -71,7 +72,7 @@ def _(view: DetailsView) -> str:
     listed = " ".join(label.text() for label in labels if isinstance(label, QLabel))
     labels_shown = (view._title, view._subtitle, view._state, view._processes_note, view._not_reported)
     absence = displayed_text(view._absence) if view._curves.currentWidget() is view._absence else ""
-    figures = "\n".join(f"{label} {value.text()}" for label, value in view.figures._values.items())
+    figures = " ".join(filter(None, re.sub("<[^>]+>", " ", view.figures.text()).split(" ")))
     texts = (*(label.text() for label in labels_shown), listed, figures, absence)
     return "\n".join(filter(None, texts))
 

@@ -1,5 +1,6 @@
 """Monitor's chosen device: state, figures and processes at the left, curves at the right."""
 
+import html
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -37,44 +38,17 @@ _MOST_PROCESSES = 12
 _ABSENT_REASON = "The system hides this from this user or container"
 
 
-class FigureGrid(QWidget):
-    """Figures with their labels in one or two columns."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._values: dict[str, QLabel] = {}
-        self._labels: tuple[object, ...] = ()
-        self._grid = QGridLayout(self)
-        self._grid.setContentsMargins(0, 0, 0, 0)
-        self._grid.setVerticalSpacing(2)
-        self._grid.setHorizontalSpacing(GRID // 2)
-
-    def show_figures(self, figures: Sequence[DeviceMetric], columns: int, role: str) -> None:
-        """Show these figures. `role` is the numbers' role in the style sheet."""
-        labels = (columns, *(figure.label for figure in figures))
-        if labels != self._labels:
-            self._labels = labels
-            self._lay_out(figures, columns)
-        for figure in figures:
-            self._values[figure.label].setText(figure.value)
-            set_role(self._values[figure.label], role)
-
-    def _lay_out(self, figures: Sequence[DeviceMetric], columns: int) -> None:
-        clear_layout(self._grid)
-        self._values = {}
-        lines = max(1, -(-len(figures) // columns))
-        for index, figure in enumerate(figures):
-            column, line = divmod(index, lines)
-            value = self._values[figure.label] = text_label(figure.value)
-            value.setFont(tabular_font())
-            value.setAccessibleName(figure.label)
-            self._grid.addWidget(text_label(figure.label, "muted"), line, 3 * column)
-            self._grid.addWidget(value, line, 3 * column + 1, Qt.AlignmentFlag.AlignRight)
-        for line in range(max(lines, self._grid.rowCount())):
-            self._grid.setRowMinimumHeight(line, _LINE if line < lines else 0)
-        for column in range(2):
-            self._grid.setColumnStretch(3 * column + 1, int(column < columns))
-            self._grid.setColumnMinimumWidth(3 * column + 2, 2 * GRID if column == 0 and columns == 2 else 0)
+def figures_html(figures: Sequence[DeviceMetric], columns: int, muted: str, *, is_current: bool) -> str:
+    """Return figures with their labels in one or two columns; all in the muted colour if they are not current."""
+    lines = max(1, -(-len(figures) // columns))
+    style, ink = "padding: 4px 0px", "" if is_current else f"; color:{muted}"
+    cells = [
+        f'<td style="{style}; color:{muted}">{html.escape(label)}</td>'
+        f'<td align="right" style="{style}{ink}">{html.escape(value)}</td>'
+        for label, value in figures
+    ]
+    rows = (f"<tr>{f'<td width={2 * GRID}></td>'.join(cells[line::lines])}</tr>" for line in range(lines))
+    return f'<table width="100%" cellspacing="0" cellpadding="0">{"".join(rows)}</table>'
 
 
 class NoGpuView(QWidget):
@@ -103,11 +77,14 @@ class DetailsView(QWidget):
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
+        self._theme = theme
         self._title = text_label("", "heading", wrap=True)
         self._subtitle = text_label("", "caption", wrap=True)
         self._subtitle.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._state = text_label("", "", wrap=True)
-        self.figures = FigureGrid()
+        self.figures = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
+        self.figures.setFont(tabular_font())
+        self.figures.setAccessibleName("Figures")
         self._processes = QWidget()
         self._process_grid = QGridLayout(self._processes)
         self._shown_processes: tuple[tuple[str, ...], ...] = ()
@@ -159,7 +136,8 @@ class DetailsView(QWidget):
         # A single column of figures may be higher than a screen that has room for two.
         columns = 2 if (self.width() >= _WIDE and (len(details.metrics) + 8) * _LINE > self.height()) else 1
         self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
-        self.figures.show_figures(details.metrics, columns, "" if details.is_current else "muted")
+        muted = self._theme.colours.muted
+        self.figures.setText(figures_html(details.metrics, columns, muted, is_current=details.is_current))
 
     def _connect(self) -> None:
         if self._details is not None and self._details.absence is not None:

@@ -165,7 +165,7 @@ def _host_details(model: MonitorModel, host: MonitoredHost) -> DeviceDetails:
         is_current=is_connected,
         metrics=(
             *(_total_metrics(members) if is_connected else ()),
-            *(replace(metric, label=_PROCESSOR_LABELS.get(metric.label, metric.label)) for metric in host_metrics),
+            *((_PROCESSOR_LABELS.get(label, label), value) for label, value in host_metrics),
         ),
         processes=_users(members),
         plots=_plots(model, members),
@@ -176,9 +176,7 @@ def _total_metrics(members: Members) -> tuple[DeviceMetric, ...]:
     """Return the combined figures of devices: sums, means of shares, the highest temperature."""
     labels = dict(zip(MONITOR_FIELDS, ("Mean load", "Total power", "Total memory", "Highest temperature"), strict=True))
     totals = {name: combine(name, [host.value(device, name) for host, device in members]) for name in MONITOR_FIELDS}
-    return tuple(
-        DeviceMetric(labels[name], format_field(name, value)) for name, value in totals.items() if value is not None
-    )
+    return tuple((labels[name], format_field(name, value)) for name, value in totals.items() if value is not None)
 
 
 def _users(members: Members) -> tuple[tuple[str, ...], ...]:

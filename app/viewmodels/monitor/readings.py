@@ -20,12 +20,8 @@ _SHOWN_WITH_ANOTHER = ("power_limit_mw",)
 """Fields without a figure of their own: the power reads `600 W of 700 W`."""
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceMetric:
-    """One number with its word."""
-
-    label: str
-    value: str
+DeviceMetric = tuple[str, str]
+"""The word for a number, and the number."""
 
 
 def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMetric, ...]:
@@ -40,11 +36,11 @@ def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMe
 def _topic_metrics(device: Device, topic: Topic, now: Values, first: Values) -> list[DeviceMetric]:
     fields = [field for field in fields_of(device.kind) if field.topic == topic and _is_available(device, field, now)]
     if topic == "throttled":
-        return [DeviceMetric("Throttled", _format_throttled(fields, now, first))] if fields else []
+        return [("Throttled", _format_throttled(fields, now, first))] if fields else []
     gauges = [field for field in fields if field.kind != "counter" and field.name not in _SHOWN_WITH_ANOTHER]
-    metrics = [DeviceMetric(field.label_on(device.kind), _format_metric(device, field, now)) for field in gauges]
+    metrics = [(field.label_on(device.kind), _format_metric(device, field, now)) for field in gauges]
     if topic == "memory" and fields and device.kind == "gpu":
-        metrics.append(DeviceMetric("Memory free", _format_memory_free(device, now)))
+        metrics.append(("Memory free", _format_memory_free(device, now)))
     return metrics
 
 

@@ -128,18 +128,20 @@ def test_names_and_users_of_processes_share_the_room_by_what_they_need(opened: O
         assert all(each.width() >= each.fontMetrics().horizontalAdvance(each.text()) for each in shown)
 
 
-def test_numbers_that_are_not_of_now_are_grey_and_say_their_age(opened: Opened) -> None:
+def test_numbers_that_are_not_of_now_are_grey_and_say_their_age(opened: Opened, theme: Theme) -> None:
     model, clock = model_of(machine(1), sample("GPU-0", power_mw=600_000, power_limit_mw=700_000))
     view = opened(model)
-    power = next(label for label in view.findChildren(QLabel) if label.accessibleName() == "Power")
+    assert ">600\u00a0W of 700\u00a0W" in (current := view.details.figures.text())
     clock.now_s += 7
     view.show_table()
     assert "No reading for 7\u00a0s" in displayed_text(view.details)
-    assert (power.text(), power.property("role")) == ("600\u00a0W of 700\u00a0W", "muted")
+    muted, aged = theme.colours.muted, view.details.figures.text()
+    assert "600\u00a0W of 700\u00a0W" in displayed_text(view.details)
+    assert aged.count(muted) == 2 * current.count(muted)
     model.handle(sample("GPU-0", power_mw=600_000, power_limit_mw=700_000))
     view.show_table()
     assert "No reading" not in displayed_text(view.details)
-    assert power.property("role") == ""
+    assert view.details.figures.text() == current
 
 
 def test_the_chosen_row_stays_chosen_while_rows_change_places(opened: Opened) -> None:

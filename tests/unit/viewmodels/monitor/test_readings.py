@@ -135,7 +135,7 @@ def test_without_a_gpu_the_host_is_there_and_the_reason_is_said() -> None:
 
 
 def figures(model: MonitorModel, device: str = "GPU-0") -> dict[str, str]:
-    return {figure.label: figure.value for figure in details(model, device).metrics}
+    return dict(details(model, device).metrics)
 
 
 def test_slow_values_stay_until_the_next_and_throttled_time_counts_from_the_first() -> None:
