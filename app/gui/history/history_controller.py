@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import QObject, QTimer, Signal
 from PySide6.QtGui import QGuiApplication
@@ -27,7 +27,6 @@ from app.storage.reference import reference_runs
 from app.storage.store import Store
 from app.values.records import RunRow
 from app.values.units import plural
-from app.viewmodels.experiment.verdict_text import ExperimentResult
 from app.viewmodels.format.derived import load_energy_rates
 from app.viewmodels.format.naming import run_command
 from app.viewmodels.format.sentences import format_run_numbers
@@ -44,6 +43,9 @@ from app.viewmodels.history.run_detail import RunDetail, run_detail
 from app.viewmodels.history.run_diff import RunDiff, run_diff
 from app.viewmodels.history.table import DEFAULT_COLUMNS, HistoryOptions, Listing, group_by_experiment
 from app.viewmodels.plot.panels import NO_SPARKS, SPARK_FIELDS, Sparks, run_sparks
+
+if TYPE_CHECKING:
+    from app.viewmodels.compare.verdict import Verdict
 
 
 class ChosenRuns(QObject):
@@ -371,9 +373,9 @@ class HistoryController(QObject):
         baseline = self._compare_state.read("compared", {}, dict[str, Any]).get("baseline", 0)
         margin_pct = self._compare_state.read("margin", 0.0) or None
 
-        def show(result: ExperimentResult | None) -> None:
-            if runs == overview.table.chosen() and result is not None:
-                overview.header.show_answer(result.answer, result.next_step)
+        def show(verdict: "Verdict | None") -> None:
+            if runs == overview.table.chosen() and verdict is not None:
+                overview.header.show_answer(verdict.answer, verdict.next_step)
 
         read = partial(_read_answer, runs=runs, baseline=baseline, margin_pct=margin_pct)
         self._background.ask(self._database, read, show, self._show_error)
@@ -438,10 +440,10 @@ def _read_sparks(store: Store, runs: Sequence[int]) -> dict[int, Sparks]:
     return {run: curves.get(run, NO_SPARKS) for run in runs}
 
 
-def _read_answer(store: Store, runs: Sequence[int], baseline: int, margin_pct: float | None) -> ExperimentResult | None:
-    from app.viewmodels.experiment.verdict_text import answer_on  # here: the first paint does not need its statistics
+def _read_answer(store: Store, runs: Sequence[int], baseline: int, margin_pct: float | None) -> "Verdict | None":
+    from app.viewmodels.compare.verdict import compute_verdict  # here: the first paint does not need its statistics
 
     rows = store.library.run_rows(runs)
     question = store.library.question_of(rows)
     baseline = baseline if baseline in runs else question.baseline
-    return answer_on(rows, baseline, margin_pct, question.asked) if len(rows) == len(runs) else None
+    return compute_verdict(rows, baseline, margin_pct, question.asked) if len(rows) == len(runs) else None

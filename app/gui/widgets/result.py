@@ -163,7 +163,7 @@ class ResultView(QWidget):
         self.setVisible(result is not None)
         if result is not None:
             self._answer.setText(result.answer)
-            show_text(self._next_step, result.next_step)
+            show_text(self._next_step, result.verdict.next_step)
             show_text(self._lamp, f"● {result.lamp}" if result.lamp else "")
             set_role(self._lamp, "warning" if result.disturbance else "good")
             self._lamp.setToolTip(plain_tooltip(result.disturbance))
@@ -181,7 +181,8 @@ class ResultView(QWidget):
         """Offer further runs if they would help; none while the experiment may still run them."""
         more, some, rows = 0, 0, 0
         if self._result is not None:
-            more, some, rows = self._result.more_repeats, len(self._result.repeated), len(self._result.rows)
+            verdict, rows = self._result.verdict, len(self._result.rows)
+            more, some = verdict.more_repeats, len(verdict.repeated)
         runs = f" ({more * rows:,} runs)" if rows > _MOST_ROWS and not some else ""
         self.more_button.setText(f"Run {more:,} more of {f'th&ese {some}' if some else f'&each{runs}'}")
         self.more_button.setVisible(offered and more > 0)
@@ -189,4 +190,4 @@ class ResultView(QWidget):
 
     def _request_more(self) -> None:
         if self._result is not None:
-            self.more_requested.emit(self._result.more_repeats, self._result.repeated)
+            self.more_requested.emit(self._result.verdict.more_repeats, self._result.verdict.repeated)

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from app.analysis.verdict import (
     VariantResult,
@@ -68,9 +68,7 @@ class ExperimentResult:
 
     Attributes:
         answer: The effect of the setting asked about, or who is fastest, in one sentence.
-        next_step: What would decide it, or how certain it is; "" without either.
-        more_repeats: The repeats of each variant that would decide it; 0 if it is decided.
-        repeated: The variants that need these repeats; empty for all.
+        verdict: What would decide it, or how certain it is.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
         disturbance: What disturbed them, one sentence each; "" for nothing.
         rows: The baseline, then the others from fastest to slowest, then those without a ratio.
@@ -78,9 +76,7 @@ class ExperimentResult:
     """
 
     answer: str
-    next_step: str
-    more_repeats: int = 0
-    repeated: tuple[RunSpec, ...] = ()
+    verdict: Verdict = field(default_factory=Verdict)
     lamp: str = ""
     disturbance: str = ""
     rows: tuple[ResultRow, ...]
@@ -108,7 +104,7 @@ def experiment_result(
     names = variant_names(specs)
     if not rows:
         waiting = tuple(ResultRow(name=name, change="waiting") for name in names)
-        return ExperimentResult(answer=_NO_ANSWER, next_step="", rows=waiting, axis=_axis(()))
+        return ExperimentResult(answer=_NO_ANSWER, rows=waiting, axis=_axis(()))
     verdict = compute_verdict(rows, question.baseline, asked=question.asked)
     keys = [without(with_defaults(result.runs[0].spec)) for result in verdict.results]
     variants_by_name = [
@@ -117,13 +113,6 @@ def experiment_result(
     ]
     result = _result(verdict, variants_by_name, disturbances)
     return result if len(rank_results(verdict.results)) > 1 else replace(result, answer=_NO_ANSWER)
-
-
-def answer_on(
-    rows: Sequence[RunRow], baseline: int = 0, margin_pct: float | None = None, asked: str = ""
-) -> ExperimentResult:
-    """Return Compare's result for any runs, with `baseline` if it is among them, and a margin of equality."""
-    return verdict_result(compute_verdict(rows, baseline, margin_pct, asked), {})
 
 
 def verdict_result(verdict: Verdict, disturbances: Mapping[int, str]) -> ExperimentResult:
@@ -148,9 +137,7 @@ def _result(
     rows.sort(key=lambda pair: (pair[1].change != _BASELINE, pair[0], -(pair[1].ratio or 0.0)))
     return ExperimentResult(
         answer=verdict.answer,
-        next_step=verdict.next_step,
-        more_repeats=verdict.more_repeats,
-        repeated=verdict.repeated,
+        verdict=verdict,
         lamp=_lamp(disturbances),
         disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),
         rows=tuple(row for _, row in rows),

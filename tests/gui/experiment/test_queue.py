@@ -169,7 +169,7 @@ def test_some_variants_can_be_repeated_alone_and_all_made_anew_when_the_machine_
     view, result = live.result, experiment_result([row.spec for row in rows], rows, {1: ""})
     assert view is not None
     assert result is not None
-    live.show_result(replace(result, more_repeats=4, repeated=(rows[0].spec,)))
+    live.show_result(replace(result, verdict=replace(result.verdict, more_repeats=4, repeated=(rows[0].spec,))))
     view.offer_more(offered=True)
     assert view.more_button.text() == "Run 4 more of th&ese 1"
     view.more_button.click()

@@ -18,7 +18,7 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX
 from app.gui.window_state import write_states
 from app.storage.store import Store
-from app.viewmodels.experiment.verdict_text import answer_on
+from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.format.cells import Cell
 from app.viewmodels.history.labels import answer_hint
 from app.viewmodels.history.run_detail import run_detail
@@ -126,7 +126,7 @@ def test_checked_runs_give_the_answer_that_compare_gives_and_it_goes_with_the_ch
         click_box(screen, run)
     assert (table.chosen(), header.answer.text()) == ([1, 4], answer_hint(2, deleted=False))
     with screen.store() as store:
-        expected = answer_on(store.library.run_rows([1, 4]))
+        expected = compute_verdict(store.library.run_rows([1, 4]))
     screen.qtbot.waitUntil(lambda: header.answer.text() == expected.answer)
     screen.key(Qt.Key.Key_Space)
     assert (table.chosen(), header.answer.text()) == ([1], answer_hint(1, deleted=False))

@@ -40,7 +40,7 @@ def picture(qtbot: QtBot, theme: Theme, width: int, *rows: ResultRow) -> QImage:
     """The plot of some variants, of which two have room."""
     plot = ForestPlot(theme, 2)
     qtbot.addWidget(plot)
-    plot.show_model(ExperimentResult(answer="", next_step="", rows=rows, axis=AXIS))
+    plot.show_model(ExperimentResult(answer="", rows=rows, axis=AXIS))
     plot.resize(width, plot.sizeHint().height())
     return plot.grab().toImage()
 
@@ -68,6 +68,6 @@ def test_labels_of_the_axis_that_would_lie_on_each_other_are_left_out(qtbot: QtB
     plot.resize(600, 40)
     heads = []
     for axis in (AXIS, crowded):
-        plot.show_model(ExperimentResult(answer="", next_step="", rows=(row,), axis=axis))
+        plot.show_model(ExperimentResult(answer="", rows=(row,), axis=axis))
         heads.append(plot.grab().toImage().copy(0, 0, 600, 15))
     assert heads[0] == heads[1]

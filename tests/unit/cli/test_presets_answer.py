@@ -10,7 +10,7 @@ from app.cli.main import main
 from app.gui.experiment.stored import estimated_lines, preset_runs, reference_questions
 from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
-from app.viewmodels.experiment.verdict_text import answer_on
+from app.viewmodels.compare.verdict import compute_verdict
 from tests.unit.viewmodels.events import GPU_INVENTORY
 
 
@@ -38,7 +38,7 @@ def test_card_terminal_and_compare_have_one_answer_and_baseline(
     assert question.asked in ("", show["verdict"]["asked"])
     assert (show["verdict"], show["baseline"]) == (compare["verdict"], compare["baseline"])
     with Store.open(reference_database) as store:
-        answer = answer_on(store.library.run_rows(runs), asked=question.asked).answer
+        answer = compute_verdict(store.library.run_rows(runs), asked=question.asked).answer
     assert cards[preset] == f"H200 reference: {answer}"
     assert show["verdict"]["text"].startswith(answer)
     workloads = {row["variant"]["workload"] for row in show["rows"]}

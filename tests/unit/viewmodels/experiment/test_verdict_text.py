@@ -12,7 +12,12 @@ from app.values.records import RunRow
 from app.viewmodels.compare import verdict as verdict_module
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.queue import NO_VERDICT
-from app.viewmodels.experiment.verdict_text import ExperimentResult, answer_on, experiment_result, experiment_verdict
+from app.viewmodels.experiment.verdict_text import (
+    ExperimentResult,
+    experiment_result,
+    experiment_verdict,
+    verdict_result,
+)
 from tests.unit.viewmodels.stored import run_row
 from workloads.protocol import OutcomeName, RunSpec
 
@@ -69,7 +74,7 @@ def test_an_experiment_is_answered_about_the_setting_that_it_asks_about() -> Non
         assert experiment_verdict(rows, Question(asked)).sentence.startswith(answer)
         result = result_of(rows, question=Question(asked))
         assert result.answer == experiment_verdict(rows, Question(asked)).sentence
-        assert result.answer == answer_on(rows, asked=asked).answer
+        assert result.answer == compute_verdict(rows, asked=asked).answer
         chosen = result_of(rows, question=Question(asked, 30))
         assert (result.rows[0].name, chosen.rows[0].name) == ("Batch size 32", "Batch size 64 · XLA on")
 
@@ -99,7 +104,7 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
     assert slowest.ratio is not None
     assert slowest.ratio == pytest.approx(0.9, rel=1e-3)
     assert 0 < result.axis.share(slowest.ratio) < result.axis.share(1.0) < result.axis.share(fastest.high) < 1
-    assert result.next_step == "The intervals hold at 95\xa0%, however often you look."
+    assert result.verdict.next_step == "The intervals hold at 95\xa0%, however often you look."
 
 
 @pytest.mark.parametrize(
@@ -112,7 +117,7 @@ def test_a_result_has_the_baseline_first_then_the_fastest_and_what_waits_last() 
 def test_a_result_says_what_it_lacks(throughputs: Sequence[Sequence[float]], next_step: str) -> None:
     rows = runs(*throughputs)
     result = result_of(rows)
-    assert result.next_step == next_step
+    assert result.verdict.next_step == next_step
 
 
 def test_more_repeats_are_named_where_no_difference_is_seen_and_offered_where_they_are_few(
@@ -123,8 +128,8 @@ def test_more_repeats_are_named_where_no_difference_is_seen_and_offered_where_th
     for most, offered in ((required.repeats, required.repeats), (required.repeats - 1, 0)):
         monkeypatch.setattr(verdict_module, "_MOST_OFFERED", most)
         found = result_of(rows)
-        assert found.more_repeats == offered
-        assert f"{required.repeats} more repeats of each" in found.next_step
+        assert found.verdict.more_repeats == offered
+        assert f"{required.repeats} more repeats of each" in found.verdict.next_step
 
 
 @pytest.mark.parametrize(
@@ -201,16 +206,7 @@ def test_a_run_that_did_not_come_to_its_end_is_shown_and_changes_nothing_else(ou
     assert [row.runs for row in after.rows] == ["3 runs", f"3 runs, 1 {outcome.replace('_', ' ')}"]
 
 
-def test_any_runs_are_answered_as_compare_does_with_its_baseline_if_that_is_among_them() -> None:
-    rows = runs((1000, 1001, 999), (2000, 2001, 1999))
-    assert answer_on(rows).answer == compute_verdict(rows, 1).answer
-    assert answer_on(rows, baseline=4).answer == compute_verdict(rows, 4).answer
-    assert answer_on(rows, baseline=7) == answer_on(rows), "it is not among them"
-    rows = runs((1000, 1001, 999), (1002, 1003, 1001))
-    assert answer_on(rows, margin_pct=2.0).answer == compute_verdict(rows, 1, 2.0).answer != answer_on(rows).answer
-
-
 def test_a_row_without_a_ratio_says_that_it_is_of_another_workload_or_how_it_ended() -> None:
     others = [run_row(2, workload="cnn10"), run_row(3, units=5, outcome="failed", throughput=None)]
-    rows = answer_on([run_row(1), *others]).rows
+    rows = verdict_result(compute_verdict([run_row(1), *others]), {}).rows
     assert sorted(row.change for row in rows) == ["baseline", "failed", "other workload"]
