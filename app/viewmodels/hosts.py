@@ -31,11 +31,7 @@ _WORDS: dict[Stage, tuple[str, Tone]] = {
 class HostState:
     """The state of the connection to a host.
 
-    Attributes:
-        name: The user's name for it.
-        stage: The state of its connection.
-        text: What it waits for, or why there is no connection, in one sentence; "" for neither.
-        silent_s: Seconds since its last message; 0 without a link.
+    Its text says what it waits for, or why there is no connection; `silent_s` counts from its last message.
     """
 
     name: str

@@ -25,7 +25,6 @@ class Action:
     """An action of the user.
 
     Attributes:
-        title: Its description.
         keys: Alternative key sequences in Qt's notation; a pair of directions is one action.
         name: The window's function that performs it; "" if its keys are pressed in its group's target.
         words: Synonyms by which the palette finds it.
@@ -47,8 +46,6 @@ class Group:
     """Actions under one heading.
 
     Attributes:
-        title: The heading.
-        actions: The actions.
         page: Their screen; None means every screen.
         target: Accessible name of the widget that takes their keys.
         enter: The keys that lead to a hidden target.

@@ -114,15 +114,7 @@ _REST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class ColumnNeeds:
-    """The needs of a column, in pixels.
-
-    Attributes:
-        column: How it shrinks.
-        content: Its width with its full content.
-        title: The width of its title.
-        names: The widths of each of its names in one line and in two.
-        is_chosen: Whether the user chose its width.
-    """
+    """The needs of a column, in pixels; `names` has the widths of each of its names in one line and in two."""
 
     column: Column
     content: int

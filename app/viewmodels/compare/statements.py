@@ -74,7 +74,6 @@ class Statement:
             of a speed difference it may explain, None without a known limit; `interleave` has a run of each variant to
             measure again, interleaved, the baseline's first.
         runs: The runs that it is about; by number if each has its own facts.
-        severity: How much it matters.
     """
 
     key: str

@@ -218,16 +218,11 @@ class PresetLine:
 
     Attributes:
         key: Its name, or the path of its file.
-        name: Its name.
-        title: Its title.
-        question: The question it answers.
         size: Its variants and runs; "" if its file cannot be used.
         time: The time of its remaining runs.
-        stored: Its stored runs.
         answer: Its answer so far, and from which runs.
         notes: How it was adapted to this machine.
         problem: Why its file cannot be used, "" if it can.
-        is_complete: Whether nothing is left to run.
         has_verdict: Whether there are stored runs to compare, of any age.
         can_start: Whether a variant can run on this machine.
         reference: Label of its stored reference runs, "" if there are none.

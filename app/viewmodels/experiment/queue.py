@@ -169,13 +169,9 @@ class QueueState:
     Attributes:
         rows: The entries, then the finished ones.
         count: Completed runs of the running experiment, else of all that wait; "" if a banner says it.
-        fraction: The completed share, from 0 to 1.
         activity: The current activity; "" if a banner says it.
         time_left: Expected time of the counted runs, and of everything that runs without another question.
-        can_skip_wait: Whether the wait for an idle machine can be skipped.
         pause_action: The action of the button for all entries; "" hides it.
-        offer: The offer to resume it.
-        ended: Banners of finished entries.
     """
 
     rows: tuple[QueueRow, ...] = ()

@@ -40,10 +40,7 @@ class ResultRow:
     """A variant of an experiment in the forest plot.
 
     Attributes:
-        name: What distinguishes it from the others.
         ratio: Its speed as a multiple of the baseline's; None if it has none.
-        low: Lower end of the interval; None without one.
-        high: Upper end.
         change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
         interval: The interval's ends: `+59 to +65 %`.
         energy: Energy per example against the baseline's: `−31 %`.
@@ -71,7 +68,6 @@ class ExperimentResult:
         verdict: What would decide it, or how certain it is.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
         disturbance: What disturbed them, one sentence each; "" for nothing.
-        rows: The baseline, then the others from fastest to slowest, then those without a ratio.
         axis: The common axis of ratios; intervals may extend beyond it.
     """
 

@@ -52,15 +52,8 @@ class DeviceDetails:
     """The details of one device, of a host's GPUs together, or of several chosen devices.
 
     Attributes:
-        title: Its name.
-        subtitle: Its model.
-        state: Its state.
-        is_current: Whether its figures are current.
-        metrics: Its figures.
         processes: Its processes, one line each in the columns `PROCESS_COLUMNS`, largest first.
         processes_note: The text instead of them; "" for none.
-        not_reported: What it does not report, with the reason.
-        plots: Its curves, in the chosen range.
         no_gpu: Why there is no GPU, and what a GPU would add; both "" if there is one.
         absence: The text instead of curves if there is nothing to draw.
     """

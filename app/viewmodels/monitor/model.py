@@ -45,14 +45,7 @@ class RowKey(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TableSettings:
-    """The user's choices in Monitor.
-
-    Attributes:
-        range: The name of the range of time.
-        sort: The column that the rows are sorted by; "" is their natural order.
-        ascending: Whether the smallest value is first.
-        grouped: Whether devices are listed below their host.
-    """
+    """The user's choices in Monitor; an empty `sort` leaves the rows in their natural order."""
 
     range: str = "1 min"
     sort: str = ""

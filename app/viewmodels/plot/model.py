@@ -203,9 +203,6 @@ class Panel:
     """One plot, of live, stored or compared curves.
 
     Attributes:
-        key: Its name among the panels of a screen.
-        title: Its heading.
-        unit: The unit of its axis.
         curves: Its curves, drawn from back to front.
         y_range: The fixed range of its axis; None follows the data, from 0.
         throttles: When its GPUs were throttled; marked at the bottom in the colour of the GPU's curve.
@@ -246,16 +243,12 @@ class Plots:
     """Panels on one time axis, as a stack of plots shows them.
 
     Attributes:
-        panels: The plots, in their order.
-        window: The visible range of the axis.
         origin_s: The zero of the axis on the clock of the curves.
         bands: Named ranges, shaded in every plot.
-        markers: Events, marked in every plot.
         measured: The measured part, offered besides the whole; the stack then zooms and pans by itself. Without it the
             stack's owner moves the view.
         fit: Whether an automatic y axis follows the visible data, shrinking as well.
         counts: What the axis counts, steps or examples; "" for seconds.
-        columns: The number of columns of plots.
         extent: The range with data.
     """
 
@@ -366,13 +359,7 @@ _SMOOTHING_SHARES = (0.01, 0.03, 0.1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Look:
-    """The user's choices for one plot.
-
-    Attributes:
-        mode: What an automatic value axis shows.
-        values: Its manual range, in the plot's unit; None means automatic.
-        smoothing: The window of the running mean, in the unit of the axis; 0 for none.
-    """
+    """The user's choices for one plot; no `values` means automatic, no `smoothing` none."""
 
     mode: ValueMode = "zero"
     values: Span | None = None

@@ -44,16 +44,10 @@ class Field:
 
     Attributes:
         name: Its name, after `EXPERIMENT` if it is about the extent of an experiment.
-        label: Its label.
-        help: One sentence on it.
-        chosen: Its values.
         text: The values as typed.
         unit: The unit of typed values.
         unset: The meaning of an empty text.
-        maximum: The largest number.
         options: Values to choose from; empty if they are typed.
-        takes_several: Whether it may have several values.
-        enabled: Whether it can be changed.
         essential: Always visible; others if found by a search, or changed.
         default: Its default as text, if its value differs; else "".
         note: The line under it.
@@ -100,19 +94,13 @@ class FormState:
     """The whole form as values.
 
     Attributes:
-        workload: The chosen workload.
         workloads: Names and titles of all workloads.
-        help: The chosen workload's description.
         fields: Its parameters, then with several variants those of the experiment.
         problem: Why nothing can start, "" if it can.
         cures: At most `MOST_CURES` ways to let everything run.
-        combinations: The number of combinations.
         variants: How many of them can run here.
         refused: The others, by reason.
         runs: The most runs to make in all.
-        is_machine_known: Whether the machine to check against is known.
-        custom_file_text: The state of a user's file.
-        custom_file_invalid: Whether that state is a problem.
         machine_text: What the form waits for until the machine is known, then why it has no GPU, "" if it has one.
     """
 

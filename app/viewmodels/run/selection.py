@@ -70,13 +70,8 @@ EXTENT = (
 class Selection:
     """The values chosen for a workload, and the machine that their combinations are checked against.
 
-    Attributes:
-        workload: The workload.
-        machine: The machine; None until it is known, when nothing is refused.
-        chosen: The values of changed parameters.
-        extent: The changed values of an experiment's extent.
-        baseline: The baseline variant's values of the varied parameters.
-        host: The host of runs; "" is this machine.
+    Nothing is refused until the machine is known. `chosen` and `extent` have only changed values, `baseline` only
+    those of varied parameters.
     """
 
     workload: Workload

@@ -20,9 +20,6 @@ class Entry:
 
     Attributes:
         key: Its constant identity.
-        title: What it does, or the run's name.
-        group: Its heading.
-        keys: Its keyboard shortcut.
         detail: Other searched text, shown in grey.
         words: Synonyms, which a search covers too.
     """
