@@ -34,7 +34,6 @@ from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, PROGRAM, default_database
 from app.storage.files import KnownDatabase, disk_space
 from app.telemetry.feed import TelemetryFeed
-from app.values.samples import Inventory
 from app.viewmodels.run.form import VariantForm
 from workloads.catalog import check, with_defaults
 from workloads.protocol import RunSpec
@@ -42,16 +41,8 @@ from workloads.protocol import RunSpec
 if TYPE_CHECKING:
     from app.gui.run.script import ScriptController
     from app.gui.run.sessions import SessionFactory
-    from app.queries import ExperimentProgress
     from app.runs.dropped_files import DropKind
-    from app.runs.experiment.queue_runner import QueueRunner
     from app.values.plan import Plan
-
-
-def space_warning(database: KnownDatabase) -> str:
-    """Return a sentence if the disk of an existing database has little space left, else ""."""
-    database.require()
-    return disk_space(database).warning_in_window
 
 
 _STORED_AFTER_MS = 1000  # by then the live plots are drawn: create Monitor, then import and create History and Compare
@@ -157,7 +148,7 @@ class Workbench(QObject):
             sessions=self.sessions,
             bridge=self.bridge,
             feed=self.feed,
-            inventory=self._wait_inventory,
+            inventory=lambda: self.hosts.wait_inventory(self.feed.wait_inventory),
             consent=self.consent.ask,
             is_busy=lambda: self._busy,
             record_change=self.undo.push,
@@ -176,21 +167,7 @@ class Workbench(QObject):
         self.custom_workloads = CustomWorkloads(run_view.form, self.form, services)
         self.opener = FileOpener(services, self.stored, self.form)
         self.hosts = HostsController(services, run_view, self.form, self.run)
-        self.actions = self._make_actions()
-        self._factory: SessionFactory | None = None
-        self._script: ScriptController | None = None
-        self.queue = QueueController(run_view, self.run, services, self._make_queue_runner, self.actions)
-        show_run = partial(self.window.show_page, RUN)
-        self.questions = GalleryController(run_view, self.form, services, self.queue.add, show_run, self.actions)
-        store = SettingsStore(database, self.reads, self.form.show_error)
-        self.settings = Settings(services, store, self.form, self._prepare_worker, self._switch_database)
-        self._first_start = FirstStart(run_view, self.form, store, self.actions, self.questions.compare_quickly)
-        self.shell = Shell(services, self.actions, self.undo, self._run, self.run.stop, self.settings.values)
-        self.drops = FileDrops(services, _takers(self))
-        self.drops.message.connect(self.shell.undo_view.say)
-
-    def _make_actions(self) -> Actions:
-        return Actions(
+        self.actions = Actions(
             open_run=self.stored.open_run,
             compare=self.stored.compare_runs,
             run_again=self.opener.run_again,
@@ -204,6 +181,23 @@ class Workbench(QObject):
             undo=self.undo.undo,
             runs_imported=self._runs_imported,
         )
+        self._factory: SessionFactory | None = None
+        self._script: ScriptController | None = None
+        self.queue = QueueController(
+            run_view,
+            self.run,
+            services,
+            lambda on_progress: self._session_factory().make_queue_runner(on_progress),
+            self.actions,
+        )
+        show_run = partial(self.window.show_page, RUN)
+        self.questions = GalleryController(run_view, self.form, services, self.queue.add, show_run, self.actions)
+        store = SettingsStore(database, self.reads, self.form.show_error)
+        self.settings = Settings(services, store, self.form, self._prepare_worker, self._switch_database)
+        self._first_start = FirstStart(run_view, self.form, store, self.actions, self.questions.compare_quickly)
+        self.shell = Shell(services, self.actions, self.undo, self._run, self.run.stop, self.settings.values)
+        self.drops = FileDrops(services, _takers(self))
+        self.drops.message.connect(self.shell.undo_view.say)
 
     def start(self) -> None:
         """Show the window; slow parts start after the first paint."""
@@ -322,13 +316,6 @@ class Workbench(QObject):
     def _prepare_worker(self) -> None:
         self._session_factory().prepare()
 
-    def _make_queue_runner(self, on_progress: Callable[["ExperimentProgress"], None]) -> "QueueRunner":
-        return self._session_factory().make_queue_runner(on_progress)
-
-    def _wait_inventory(self) -> Inventory:
-        """Return the devices of the chosen host. Thread: any but the GUI's."""
-        return self.hosts.wait_inventory(self.feed.wait_inventory)
-
     def _wait_telemetry(self) -> None:
         """Wait for telemetry; meanwhile import the modules that runs need."""
         importlib.import_module("app.gui.run.sessions")
@@ -342,8 +329,13 @@ class Workbench(QObject):
         self._check_disk_space()
 
     def _check_disk_space(self) -> None:
-        failed = partial(self.form.messages.show_failed_read, self._check_disk_space)
-        self.reads.run(lambda: space_warning(self.database), self.form.warn, failed)
+        """Warn if the disk of an existing database has little space left."""
+
+        def read() -> str:
+            self.database.require()
+            return disk_space(self.database).warning_in_window
+
+        self.reads.run(read, self.form.warn, partial(self.form.messages.show_failed_read, self._check_disk_space))
 
     def _handle(self, event: WindowEvent | HostMessage, run: int | None) -> None:
         self.hosts.handle(event, run)
@@ -368,6 +360,9 @@ class Workbench(QObject):
     def _run_plan(self, plan: "Plan") -> None:
         self.questions.submit(plan)
 
+    def _open_questions(self) -> None:
+        self.questions.open()
+
     def _cannot_run(self, variants: Sequence[RunSpec]) -> bool:
         inventory = self.hosts.inventory(self.hosts.chosen)
         if inventory is None or any(check(with_defaults(spec), inventory.machine) for spec in variants):
@@ -375,9 +370,6 @@ class Workbench(QObject):
         from app.runs.custom import lacks_source
 
         return lacks_source(variants, self.database)
-
-    def _open_questions(self) -> None:
-        self.questions.open()
 
     def _runs_imported(self) -> None:
         self.stored.refresh_all()

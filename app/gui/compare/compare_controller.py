@@ -45,36 +45,20 @@ _MAX_CANDIDATES = 40
 """How many of the user's latest runs are searched for two comparable variants."""
 
 
-def _read_offers(database: Path) -> "tuple[tuple[Offer, ...], bool]":
+def _read_offers(store: Store) -> "tuple[tuple[Offer, ...], bool]":
     from app.gui.experiment.stored import reference_questions
     from app.storage.reference import reference_runs
     from app.viewmodels.compare.offers import compare_offers
 
-    with Store.open(database) as store:
-        library = store.library
-        reference = frozenset(reference_runs(store))
-        user_runs = [run for run in library.find(RunQuery(outcome="completed")) if run not in reference][
-            :_MAX_CANDIDATES
-        ]
-        experiments = library.experiments()
-        questions = reference_questions(library.run_rows(sorted(reference)))
-        return compare_offers(library.run_rows(user_runs), experiments, reference, questions), bool(experiments)
-
-
-def _still_there(database: Path, runs: Sequence[int]) -> list[int]:
-    with Store.open(database) as store:
-        return [row.run for row in store.library.run_rows(runs)]
+    library = store.library
+    reference = frozenset(reference_runs(store))
+    user_runs = [run for run in library.find(RunQuery(outcome="completed")) if run not in reference][:_MAX_CANDIDATES]
+    experiments = library.experiments()
+    questions = reference_questions(library.run_rows(sorted(reference)))
+    return compare_offers(library.run_rows(user_runs), experiments, reference, questions), bool(experiments)
 
 
 Result = TypeVar("Result")
-
-
-@dataclass(frozen=True, slots=True)
-class _CompareData:
-    """The data read for one choice of runs."""
-
-    comparison: Comparison
-    hidden_columns: frozenset[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +76,7 @@ class CompareController(QObject):
     Thread: GUI only; it reads and computes on `background`.
     """
 
-    _progressed = Signal(int, int, int)
-    _answered = Signal(int, str)
+    _progressed = Signal(int, int, int, str)
 
     def __init__(self, view: CompareView, database: Path, background: Background, actions: Actions) -> None:
         super().__init__(view)
@@ -128,7 +111,6 @@ class CompareController(QObject):
         view.reading.cancelled.connect(self._cancel)
         view.tabs.curves_requested.connect(lambda: self.align(self._align))
         self._progressed.connect(self._show_progress)
-        self._answered.connect(self._show_answer)
         view.remember(database)
 
     def show_runs(self, runs: Sequence[int], question: Question | None = None) -> None:
@@ -140,19 +122,13 @@ class CompareController(QObject):
         if set(chosen) != {row.run for row in self._comparison.rows}:
             self._view.show_reading(0, min(len(chosen), MAX_COMPARED))
         report = partial(self._progressed.emit, self._request_number)
-        answer = partial(self._answered.emit, self._request_number)
         self._run_for_current(
-            lambda: _read_runs(self._database, chosen, former, question, margin_pct, stop, report, answer),
-            self._show_runs,
+            lambda store: _read_runs(store, chosen, former, question, margin_pct, stop, report), self._show_runs
         )
 
-    def _show_progress(self, request_number: int, done: int, runs: int) -> None:
+    def _show_progress(self, request_number: int, done: int, runs: int, answer: str) -> None:
         if request_number == self._request_number and self._view.reading.isVisible():
-            self._view.show_reading(done, runs)
-
-    def _show_answer(self, request_number: int, answer: str) -> None:
-        if request_number == self._request_number and self._view.reading.isVisible():
-            self._view.reading.show_answer(answer)
+            self._view.show_reading(done, runs, answer)
 
     def _cancel_reading(self) -> None:
         self._stop.set()
@@ -181,13 +157,13 @@ class CompareController(QObject):
                 self.show_runs(runs, Question(former.asked, former.baseline if former.baseline in runs else 0))
 
         if former.runs:
-            self._read(lambda: _still_there(self._database, former.runs), show)
+            self._read(lambda store: [row.run for row in store.library.run_rows(former.runs)], show)
 
     def show_experiment(self, experiment: int) -> None:
-        self._read(lambda: _experiment_runs(self._database, experiment), lambda answer: self.show_runs(*answer))
+        self._read(lambda store: _experiment_runs(store, experiment), lambda answer: self.show_runs(*answer))
 
     def _read_offers(self) -> None:
-        self._read(lambda: _read_offers(self._database), self._show_offers)
+        self._read(_read_offers, self._show_offers)
 
     def _show_offers(self, answer: "tuple[tuple[Offer, ...], bool]") -> None:
         offers, experiments = answer
@@ -207,7 +183,9 @@ class CompareController(QObject):
         self._fail(error)
 
     def _offer_experiments(self) -> None:
-        self._read(lambda: _experiments(self._database), self._view.offer_experiments)
+        from app.viewmodels.compare.offers import experiment_choices
+
+        self._read(lambda store: experiment_choices(store.library.experiments()), self._view.offer_experiments)
 
     def make_baseline(self, run: int) -> None:
         self._baseline = run
@@ -229,7 +207,7 @@ class CompareController(QObject):
         self._view.show_waiting(why)
         runs, run, margin_pct = self._comparison.compared_runs, self._baseline, self._margin_pct
         self._run_for_current(
-            lambda: _compare_with_earlier(self._database, runs, run, margin_pct),
+            lambda store: _compare_with_earlier(store, runs, run, margin_pct),
             partial(self._show_comparison, new_runs=False),
         )
 
@@ -271,12 +249,12 @@ class CompareController(QObject):
             if runs.runs is self._comparison.compared_runs.runs and align == self._align:
                 self._view.show_curves(curves)
 
-        self._run_for_current(lambda: comparison_curves(runs, align), show)
+        self._run_for_current(lambda _: comparison_curves(runs, align), show)
 
     def save_report(self, path: Path) -> None:
         """Write the current comparison to a file, `.html` or `.md`."""
         comparison = self._comparison
-        self._run_for_current(lambda: _write_report(self._database, comparison, path), self._view.show_report_path)
+        self._run_for_current(lambda _: _write_report(self._database, comparison, path), self._view.show_report_path)
 
     def show_pivot(self, rows: str, columns: str) -> None:
         """Show the effect of the setting asked about by two others; "" leaves either to the pivot."""
@@ -287,10 +265,10 @@ class CompareController(QObject):
                 self._view.tabs.pivot.show_pivot(pivot)
 
         self._run_for_current(
-            lambda: make_pivot(comparison, "", rows, columns, _publications(self._database, comparison)), show
+            lambda _: make_pivot(comparison, "", rows, columns, _publications(self._database, comparison)), show
         )
 
-    def _run_for_current(self, work: Callable[[], Result], show: Callable[[Result], None]) -> None:
+    def _run_for_current(self, work: Callable[[Store], Result], show: Callable[[Result], None]) -> None:
         """Show the result of the work, unless other runs were chosen meanwhile."""
         request_number = self._request_number
 
@@ -302,7 +280,7 @@ class CompareController(QObject):
 
     def _read(
         self,
-        work: Callable[[], Result],
+        work: Callable[[Store], Result],
         done: Callable[[Result], None],
         *,
         is_wanted: Callable[[], bool] = lambda: True,
@@ -322,7 +300,7 @@ class CompareController(QObject):
             self._failed.append(lambda: self._read(work, done, is_wanted=is_wanted, again=True))
             self._view.problem.show_failed_read(error, self._read_failed)
 
-        self._background.run(work, show, fail)
+        self._background.ask(self._database, work, show, fail)
 
     def _read_failed(self) -> None:
         """Repeat everything that a lock or a full disk prevented from being read."""
@@ -330,17 +308,20 @@ class CompareController(QObject):
         for read in failed:
             read()
 
-    def _show_runs(self, data: _CompareData) -> None:
+    def _show_runs(self, read: tuple[Comparison, frozenset[str]]) -> None:
         """Show verdict, charts and table; curves are read when opened."""
-        self._baseline = data.comparison.baseline
-        self._view.table.hide_columns(data.hidden_columns)
-        self._show_comparison(data.comparison, new_runs=True)
+        comparison, hidden_columns = read
+        self._baseline = comparison.baseline
+        self._view.table.hide_columns(hidden_columns)
+        self._show_comparison(comparison, new_runs=True)
         self._view.tabs.setFocus()
         if not self._view.tabs.shows_curves:
             self._view.painted.emit()
 
     def _save_columns(self, names: frozenset[str]) -> None:
-        self._background.run(lambda: _save_columns(self._database, names), lambda _: None, self._fail)
+        self._background.ask(
+            self._database, lambda store: store.library.hide_figures(names), lambda _: None, self._fail
+        )
 
     def _fail(self, error: UserError) -> None:
         self._view.leave_reading()
@@ -348,48 +329,41 @@ class CompareController(QObject):
 
 
 def _read_runs(
-    database: Path,
+    store: Store,
     runs: Sequence[int],
     former: int,
     question: Question | None,
     margin_pct: float | None,
     stop: Event,
-    report: Callable[[int, int], object],
-    answer: Callable[[str], object],
-) -> _CompareData:
-    """Read and compare runs; a stopped read ends early, and its result is dropped.
+    report: Callable[[int, int, str], object],
+) -> tuple[Comparison, frozenset[str]]:
+    """Read and compare runs, and read which columns are hidden; a stopped read ends early, and its result is dropped.
 
-    Without a question, the runs' own and any former baseline are used. `answer` gets the answer before the samples are
+    Without a question, the runs' own and any former baseline are used. `report` gets the answer before the samples are
     read, which takes longest.
 
     Thread: not the GUI's.
     """
     stored: list[StoredRun] = []
-    with Store.open(database) as store:
-        chosen = runs[:MAX_COMPARED]
-        rows = store.library.run_rows(chosen)
-        asked, baseline = question or store.library.question_of(rows)
-        baseline = baseline if question else former or baseline
-        if rows:
-            answer(compute_verdict(rows, baseline, margin_pct, asked).answer)
-        for run in chosen:
-            if stop.is_set():
-                raise UserError("The comparison was cancelled.")
-            stored.append(store.load(run, COMPARED_FIELDS))
-            report(len(stored), len(chosen))
-        hidden = store.library.hidden_figures()
+    chosen = runs[:MAX_COMPARED]
+    rows = store.library.run_rows(chosen)
+    asked, baseline = question or store.library.question_of(rows)
+    baseline = baseline if question else former or baseline
+    answer = compute_verdict(rows, baseline, margin_pct, asked).answer if rows else ""
+    for run in chosen:
+        if stop.is_set():
+            raise UserError("The comparison was cancelled.")
+        report(len(stored), len(chosen), answer)
+        stored.append(store.load(run, COMPARED_FIELDS))
+    report(len(stored), len(chosen), answer)
     compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED), asked)
     baseline = baseline or default_baseline([run.row for run in compared_runs.runs])
-    return _CompareData(_compare_with_earlier(database, compared_runs, baseline, margin_pct), hidden)
+    return _compare_with_earlier(store, compared_runs, baseline, margin_pct), store.library.hidden_figures()
 
 
-def _compare_with_earlier(database: Path, runs: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
-    with Store.open(database) as store:
-        older = [
-            store.load(number, ())
-            for number in store.library.earlier_runs(baseline, [run.row.run for run in runs.runs], EARLIER_RUNS)
-        ]
-    return compare(runs, baseline, older, margin_pct)
+def _compare_with_earlier(store: Store, runs: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:
+    earlier = store.library.earlier_runs(baseline, [run.row.run for run in runs.runs], EARLIER_RUNS)
+    return compare(runs, baseline, [store.load(number, ()) for number in earlier], margin_pct)
 
 
 def _write_report(database: Path, comparison: Comparison, path: Path) -> Path:
@@ -407,21 +381,8 @@ def _publications(database: Path, comparison: Comparison) -> "tuple[Publication,
     return publications([row.spec for row in comparison.rows], names, known_workloads(database))
 
 
-def _experiment_runs(database: Path, experiment: int) -> tuple[tuple[int, ...], Question]:
-    with Store.open(database) as store:
-        compared = store.library.compared_by(experiment)
+def _experiment_runs(store: Store, experiment: int) -> tuple[tuple[int, ...], Question]:
+    compared = store.library.compared_by(experiment)
     if not compared[0]:
         raise UserError("This experiment has no runs left; they may be in the trash in History.")
     return compared
-
-
-def _experiments(database: Path) -> tuple[tuple[int, str], ...]:
-    from app.viewmodels.compare.offers import experiment_choices
-
-    with Store.open(database) as store:
-        return experiment_choices(store.library.experiments())
-
-
-def _save_columns(database: Path, names: frozenset[str]) -> None:
-    with Store.open(database) as store:
-        store.library.hide_figures(names)

@@ -286,7 +286,7 @@ class ReadingView(QWidget):
         column.addStretch(1)
         make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
-    def show_progress(self, done: int, runs: int) -> None:
+    def show_progress(self, done: int, runs: int, answer: str) -> None:
         """Show how many of the runs are read, without a bar at the end: a comparison's progress is unknown."""
         is_read = done == runs
         self._title.setText(f"{'Comparing' if is_read else 'Reading'} {format_run_count(runs)}")
@@ -294,8 +294,6 @@ class ReadingView(QWidget):
         self._bar.setMaximum(runs)
         self._bar.setValue(done)
         self._bar.setVisible(not is_read)
-
-    def show_answer(self, answer: str) -> None:
         self._answer.setText(answer)
 
 
@@ -345,7 +343,6 @@ class CompareView(QWidget):
         """Show these runs against their baseline; for the rest see `CompareTabs`."""
         self._comparison = comparison
         self.problem.show_sentence("")
-        self.reading.show_answer("")
         self._written.hide()
         self.header.show_model(comparison, new_runs=new_runs)
         self.notes.show_model(comparison)
@@ -364,10 +361,10 @@ class CompareView(QWidget):
             action.triggered.connect(lambda _=False, name=name: self.question_chosen.emit(name))
         self.questions.setEnabled(not self.questions.isEmpty())
 
-    def show_reading(self, done: int, runs: int) -> None:
-        """Show only how many runs of a comparison are read."""
+    def show_reading(self, done: int, runs: int, answer: str = "") -> None:
+        """Show only how many runs of a comparison are read, and their answer once it is known."""
         self.problem.show_sentence("")
-        self.reading.show_progress(done, runs)
+        self.reading.show_progress(done, runs, answer)
         self._pages.setCurrentWidget(self.reading)
 
     def show_waiting(self, text: str) -> None:

@@ -147,7 +147,7 @@ def turn(canvas: PlotCanvas, modifiers: Qt.KeyboardModifier) -> None:
 
 def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(screen: ComparePage) -> None:
     screen.compare(1, 4, 6, 2, 5, 7)
-    verdict = next(label for label in screen.view.findChildren(QLabel) if "% faster than" in label.text())
+    verdict = next(label for label in screen.view.header.findChildren(QLabel) if "% faster than" in label.text())
     assert "\N{NO-BREAK SPACE}%)" in verdict.text(), "no line ends before a percent sign"
     assert verdict.property("role") == "answer", "the largest text"
     assert verdict.mapTo(screen.view, QPoint()).y() < top(screen, screen.view.header.result.plot)
