@@ -5,6 +5,7 @@ A negative number is the NVML error code that a GPU returns. Times are in second
 
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pynvml
@@ -171,52 +172,36 @@ class Driver(msgspec.Struct, frozen=True, kw_only=True):
     speed: float = 1.0
 
 
+def plain_card(uuid: str, name: str, **values: Any) -> Card:
+    """Return a GPU that tells no power, energy, limit, field value or GPM metric but these, and has no MIG."""
+    absent = dict.fromkeys(("power_instant_mw", "power_average_mw", "power_limit_mw", "energy_mj"), NOT_SUPPORTED)
+    return Card(uuid=uuid, name=name, **{**absent, "fields": {}, "gpm": {}, "mig_mode": None, **values})
+
+
 TWO_H200 = (Card(uuid="GPU-aaaa"), Card(uuid="GPU-bbbb", power_instant_mw=671_000, load_pct=98))
-RTX_2080_TI = Card(
-    uuid="GPU-2080",
-    name="NVIDIA GeForce RTX 2080 Ti",
+RTX_2080_TI = plain_card(
+    "GPU-2080",
+    "NVIDIA GeForce RTX 2080 Ti",
     memory_total_bytes=11_811_160_064,
     memory_reserved_bytes=0,
     compute_capability=(7, 5),
-    power_instant_mw=NOT_SUPPORTED,
     power_average_mw=253_000,
-    energy_mj=NOT_SUPPORTED,
+    power_limit_mw=700_000,
     fan_pct=41,
     fields={74: 5_000, 75: 0},
-    gpm={},
-    mig_mode=None,
 )
 OLD_DRIVER = ("nvmlDeviceGetMemoryInfo_v2", "nvmlDeviceGetCurrentClocksEventReasons", "nvmlGpmQueryDeviceSupport")
 """Functions that a driver from the time of the RTX 2080 Ti lacks."""
 
-LAPTOP = Card(
-    uuid="GPU-mobile",
-    name="NVIDIA GeForce GTX 1650 Mobile",
-    compute_capability=(7, 5),
-    power_instant_mw=NOT_SUPPORTED,
-    power_average_mw=NOT_SUPPORTED,
-    power_limit_mw=NOT_SUPPORTED,
-    energy_mj=NOT_SUPPORTED,
-    fields={},
-    gpm={},
-    mig_mode=None,
-)
+LAPTOP = plain_card("GPU-mobile", "NVIDIA GeForce GTX 1650 Mobile", compute_capability=(7, 5))
 
-
-JETSON = Card(
-    uuid="54d0709b-6a31-5d9e-8a76-0b9a5c9d1f20",
-    name="Orin (nvgpu)",
+JETSON = plain_card(
+    "54d0709b-6a31-5d9e-8a76-0b9a5c9d1f20",
+    "Orin (nvgpu)",
     memory_used_bytes=NOT_SUPPORTED,
     memory_total_bytes=0,
     memory_reserved_bytes=0,
     compute_capability=(8, 7),
-    power_instant_mw=NOT_SUPPORTED,
-    power_average_mw=NOT_SUPPORTED,
-    power_limit_mw=NOT_SUPPORTED,
-    energy_mj=NOT_SUPPORTED,
-    fields={},
-    gpm={},
-    mig_mode=None,
 )
 """Its UUID begins as no other GPU's, and its memory is the host's."""
 
@@ -225,23 +210,14 @@ H100 = Card(uuid="GPU-h100", name="NVIDIA H100 80GB HBM3", memory_total_bytes=85
 
 def mig_instance(uuid: str, gib: int) -> Card:
     """Return an instance of a GPU in MIG mode: it reports its memory and nothing else."""
-    return Card(
-        uuid=uuid,
-        name=f"NVIDIA H200 MIG 3g.{gib}gb",
+    names = ("load_pct", "sm_clock_mhz", "memory_clock_mhz", "throttle_reasons")
+    return plain_card(
+        uuid,
+        f"NVIDIA H200 MIG 3g.{gib}gb",
         memory_total_bytes=gib * 2**30,
         memory_used_bytes=1_000_000_000,
-        power_instant_mw=NOT_SUPPORTED,
-        power_average_mw=NOT_SUPPORTED,
-        power_limit_mw=NOT_SUPPORTED,
-        energy_mj=NOT_SUPPORTED,
-        load_pct=NOT_SUPPORTED,
         temperature_c=-pynvml.NVML_ERROR_INVALID_ARGUMENT,
-        sm_clock_mhz=NOT_SUPPORTED,
-        memory_clock_mhz=NOT_SUPPORTED,
-        throttle_reasons=NOT_SUPPORTED,
-        fields={},
-        gpm={},
-        mig_mode=None,
+        **dict.fromkeys(names, NOT_SUPPORTED),
     )
 
 
