@@ -2,21 +2,16 @@
 
 import ast
 import site
-import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from app.runs.leases import Leases
-from app.runs.standby import StandbyLauncher
 from app.runs.supervisor import BROKEN_PYTHON
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import Outcome
 from app.values.records import StoredRun
 from tests.fakes.environments import VirtualEnvironment
-from tests.fakes.sessions import dummy, run_through, services, with_launcher
-from tests.fakes.standby import standing_by
+from tests.fakes.sessions import dummy, run_through, services
 from workloads.catalog import DEFAULT_VARIABLE, Machine, check, complete, default_interpreter
 from workloads.protocol import Value
 
@@ -144,27 +139,6 @@ def test_another_environment_with_tensorflow_trains_and_tells_its_own_versions(
     assert outcome.name == "completed", outcome
     assert run.environment["python"] == "3.11 elsewhere"
     assert run.environment["tensorflow"]
-
-
-def test_a_worker_stands_by_for_each_python_of_the_last_runs(
-    tmp_path: Path, feed: TelemetryFeed, elsewhere: VirtualEnvironment
-) -> None:
-    elsewhere.see_ours()
-    for name in ("keras", "tensorflow"):
-        elsewhere.add(name, "99.0", "__version__ = '99.0'")
-    inventory = feed.wait_inventory()
-    other = dummy(inventory, gpus=1, interpreter=str(elsewhere.folder))
-    with closing(StandbyLauncher(Leases(tmp_path), lambda: True)) as launcher:
-        served = with_launcher(services(tmp_path, feed), launcher)
-        runs = []
-        for spec in (other, other):
-            outcome, _, run = run_through(spec, served)
-            assert outcome.name == "completed", outcome
-            assert launcher.wait_ready()
-            runs.append(run)
-        assert {process.cmdline()[0] for process in standing_by()} == {str(elsewhere.python), sys.executable}
-        _, _, own = run_through(dummy(inventory, gpus=1, behaviour="fail"), served)
-    assert [run.environment.get("standby") for run in (*runs, own)] == [None, "yes", "yes"]
 
 
 def test_a_run_that_names_no_python_gets_that_of_the_variable(monkeypatch: pytest.MonkeyPatch) -> None:
