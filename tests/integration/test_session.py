@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -16,15 +15,12 @@ from app.crash import new_reports
 from app.report.documents import run_document
 from app.runs.host import WorkerTimeouts
 from app.runs.session import RunSession
-from app.runs.sinks import mark_crashed_runs
-from app.runs.supervisor import BROKEN_PYTHON
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted
 from app.values.fields import Sample, SlowSample
 from app.values.samples import FieldsUpdated, LogLine, Waiting
 from tests.fakes.sessions import (
-    GREETS,
     HELLO,
     LIMIT_S,
     PATIENT,
@@ -234,44 +230,6 @@ def test_stopping_twice_and_before_the_start_is_one_stop(tmp_path: Path, feed: T
     assert session.run().name == "stopped"
 
 
-@pytest.mark.parametrize(
-    ("code", "name", "reason"),
-    [
-        (
-            GREETS + "os.write(1, b'x' * 6_000_000)",
-            "failed",
-            "The worker broke the protocol: not a message of this protocol, because it has more than 4 MiB: b'xxx",
-        ),
-        (
-            GREETS + "measure(); end(); sys.exit(7)",
-            "completed",
-            "Everything was measured; then its process ended with exit status 7, see its log.",
-        ),
-        ("sys.exit(3)", "crashed", f"{BROKEN_PYTHON} it ended with exit status 3 before the run began;"),
-    ],
-)
-def test_a_worker_of_another_making(tmp_path: Path, feed: TelemetryFeed, code: str, name: str, reason: str) -> None:
-    spec = dummy(feed.wait_inventory())
-    outcome, _, stored = run_through(spec, services(tmp_path, feed, command=other_worker(code)))
-    assert outcome.name == name
-    assert present(outcome.reason).startswith(reason)
-    assert stored.row.outcome == outcome
-
-
-def test_what_a_worker_leaves_behind_goes_with_it(tmp_path: Path, feed: TelemetryFeed) -> None:
-    """A grandchild that holds the pipes open must neither hang the run nor outlive it."""
-    command = other_worker(
-        "import subprocess\n"
-        "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
-        "print(child.pid, file=sys.stderr, flush=True)\n"
-        "say(Hello(protocol=PROTOCOL_VERSION, **hello)); measure(); end()\n"
-    )
-    outcome, recorder, _ = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed, command=command))
-    assert outcome.name == "completed"
-    (line,) = recorder.of(LogLine)
-    assert not psutil.pid_exists(int(line.text)) or psutil.Process(int(line.text)).status() == psutil.STATUS_ZOMBIE
-
-
 COUNTS = (
     "start = decode_start(sys.stdin.buffer.readline())\n"
     "print(start.calibrate, start.weights_path, file=sys.stderr, flush=True)\n"
@@ -301,52 +259,6 @@ def test_weights_go_beside_the_database_under_the_run_s_own_name(tmp_path: Path,
     assert run.log[0].text == f"False {tmp_path}/profiles.db.weights/{run.row.uid}.npz"
 
 
-OWNER = """
-import sys
-from pathlib import Path
-from app.runs.session import RunSession
-from tests.fakes.sessions import dummy, services, started_feed
-from workloads.protocol import Block
-
-class Tell:
-    def handle(self, event):
-        if isinstance(event, Block) and event.first_step > 20:
-            print("measures", flush=True)
-
-with started_feed() as feed:
-    spec = dummy(feed.wait_inventory(), steps=0, seconds=600.0, step_ms=20.0)
-    RunSession(spec, services(Path(sys.argv[1]), feed), [Tell()]).run()
-"""
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker sees the loss only between steps")
-def test_the_worker_dies_with_its_program_and_the_run_is_crashed_then(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", OWNER, str(tmp_path)]
-    program = subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, text=True)
-    try:
-        assert present(program.stdout).readline() == "measures\n"
-        children = psutil.Process(program.pid).children(recursive=True)
-        assert any("workloads.worker" in child.cmdline() for child in children)
-        with Store.open(tmp_path / "profiles.db") as store:
-            assert mark_crashed_runs(store) == [], "its program lives: left alone"
-            assert store.list_runs()[0].outcome is None
-            program.send_signal(signal.SIGKILL)
-            program.wait(LIMIT_S)
-            _, alive = psutil.wait_procs(children, timeout=LIMIT_S)
-            assert alive == []
-            assert mark_crashed_runs(store) == [1]
-            assert mark_crashed_runs(store) == [], "once"
-            row = store.load(1).row
-    finally:
-        program.kill()
-        program.communicate()
-    assert row.outcome is not None
-    assert (row.outcome.name, row.outcome.reason) == (
-        "crashed",
-        "The program that owned this run ended without finishing it; everything up to its last batch is kept.",
-    )
-
-
 def test_a_run_that_waits_says_so_once_and_can_be_stopped(tmp_path: Path, feed: TelemetryFeed) -> None:
     spec = dummy(feed.wait_inventory(), steps=0, seconds=600.0)
     both = services(tmp_path, feed)
@@ -371,11 +283,3 @@ def test_the_terminal_s_interrupt_does_not_reach_the_worker(tmp_path: Path, feed
         worker.send_signal(signal.SIGINT)
         run.recorder.wait(Block, is_measured)
         assert worker.is_running()
-
-
-def test_a_worker_that_cannot_be_started_is_a_failed_run(tmp_path: Path, feed: TelemetryFeed) -> None:
-    nowhere = (str(tmp_path / "no such program"),)
-    outcome, _, stored = run_through(dummy(feed.wait_inventory()), services(tmp_path, feed, command=nowhere))
-    assert outcome.name == "failed"
-    assert "No worker could be started" in (outcome.reason or "")
-    assert stored.row.outcome == outcome
