@@ -1,18 +1,16 @@
 """Finding the largest batch with real workers: the dummy, which runs out of memory above a batch."""
 
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from app.analysis.largest_batch import LargestBatch, search_bounds
+from app.analysis.largest_batch import search_bounds
 from app.runs.probes import PURPOSE, LargestBatchSession
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
-from app.values.events import RunStarted
 from tests.fakes.command_line import CommandLine, dummy_arguments
-from tests.fakes.sessions import LIMIT_S, Recorder, dummy, services, started_feed
+from tests.fakes.sessions import dummy, services, started_feed
 
 
 @pytest.fixture(scope="module")
@@ -38,18 +36,6 @@ def test_each_try_is_a_run_that_is_stored_as_one(tmp_path: Path, feed: Telemetry
     assert (reason.reason or "").startswith(
         "Memory ran out at batch size 32; try a smaller batch size. This machine has"
     )
-
-
-def test_it_can_be_stopped_in_a_try(tmp_path: Path, feed: TelemetryFeed) -> None:
-    spec = dummy(feed.wait_inventory(), step_ms=60_000)
-    recorder, found = Recorder(), list[LargestBatch]()
-    session = LargestBatchSession(spec, search_bounds(spec, 64), services(tmp_path, feed), lambda *_: (recorder,))
-    thread = threading.Thread(target=lambda: found.append(session.run()))
-    thread.start()
-    recorder.wait(RunStarted)
-    session.stop()
-    thread.join(LIMIT_S)
-    assert (found[0].ending, found[0].fits, len(found[0].tries)) == ("stopped", None, 1)
 
 
 def test_any_other_end_of_a_try_ends_the_search(tmp_path: Path, feed: TelemetryFeed) -> None:
