@@ -100,13 +100,6 @@ def test_the_first_sample_comes_soon_after_the_program_is_up(host_cache: Path) -
     assert time.monotonic() - began_s < 15.0
 
 
-def test_it_can_be_stopped(gpu1: Connection, tmp_path: Path) -> None:
-    with going(dummy(gpu1.host.inventory(), steps=0, seconds=600.0), services_on(gpu1, tmp_path)) as run:
-        run.recorder.wait(Block, is_measured)
-        run.session.stop()
-        assert run.result().name == "stopped"
-
-
 def test_an_experiment_there_waits_for_an_idle_machine_there(host_cache: Path, tmp_path: Path) -> None:
     with connected(host_cache, environment=environment(Driver(cards=TWO_H200))) as connection:
         services = services_on(connection, tmp_path)
