@@ -106,15 +106,6 @@ def test_a_variable_that_jax_cannot_run_with_is_named(
     assert document["reason"].startswith(reason)
 
 
-def test_a_completed_run_without_json_says_its_throughput(command_line: CommandLine) -> None:
-    done = command_line("run", *dummy_arguments(steps=7))
-    assert done.returncode == 0
-    assert done.stdout.startswith("run 1  dummy TensorFlow train · CPU · batch 8")
-    assert "completed\n" in done.stdout
-    assert "examples/s, 7 steps in" in done.stdout, "of so few blocks none is cut as a warm-up"
-    assert [line for line in done.stderr.splitlines() if line == "measure"], "progress is on stderr"
-
-
 def test_what_did_not_complete_is_status_1(trained: CommandLine) -> None:
     document = trained.read("show", "3")
     assert (document["outcome"], document["reason"]) == ("failed", "ValueError: the dummy fails, as asked")
@@ -231,19 +222,6 @@ def test_an_experiment_ends_early_once_its_speed_ups_are_known(command_line: Com
     assert "Nothing is left to run; --again repeats every run." in again.stderr
 
 
-def test_an_experiment_without_time_for_a_run_says_so(command_line: CommandLine) -> None:
-    done = command_line.inside(
-        "experiment", "--no-gate", *dummy_arguments(steps=0, seconds=5.0, step_ms="1,2"), "--budget", "1s"
-    )
-    assert (done.returncode, done.stdout) == (1, "")
-    ahead, *_, ending = done.stderr.splitlines()
-    assert ahead.startswith("6 runs planned, 0 done, 6 left (")
-    assert ahead.endswith("), within 0:01.")
-    assert ending == (
-        "Out of budget: 0 of 6 runs done, and the next one takes about 0:05. No run fits into 0:01: give --budget more."
-    )
-
-
 def test_ctrl_c_ends_watch_quietly(command_line: CommandLine) -> None:
     process = command_line.start("watch", "--json", "--every", "0.1")
     assert json.loads(present(process.stdout).readline())
@@ -262,12 +240,6 @@ def test_a_database_that_cannot_be_is_one_sentence_and_status_1(
     assert (done.returncode, done.stdout) == (1, "")
     assert "is not an SQLite database" in done.stderr
     assert len(done.stderr.splitlines()) == 1
-
-
-def test_a_run_that_is_not_there_is_status_1(trained: CommandLine) -> None:
-    done = trained("show", "77")
-    assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr.startswith("There is no run 77 in")
 
 
 def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
@@ -302,22 +274,6 @@ def test_gpus_shows_cards_fields_and_reasons(tmp_path: Path) -> None:
     assert {f"GPU {n}" for n in range(3)} <= {row[:5] for row in every.splitlines()}
     assert "Host" in every
     assert not line.database.exists(), "looking makes no database"
-
-
-def test_watch_prints_one_line_a_sample(tmp_path: Path) -> None:
-    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
-    done = line("watch", "--json", "--seconds", "2", "--every", "0.1")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = [json.loads(text) for text in done.stdout.splitlines()]
-    samples = [line for line in lines if "kind" not in line]
-    slow = [line for line in lines if line.get("kind") == "slow_sample"]
-    assert {line["device"] for line in slow} == {"GPU-aaaa", "GPU-bbbb", "host"}
-    assert any(line["energy_mj"] for line in slow if line["device"] == "GPU-aaaa")
-    assert {sample["device"] for sample in samples} == {"GPU-aaaa", "GPU-bbbb", "host"}
-    assert all({"t_ns", "utc", "source", "device", "power_mw"} <= set(sample) for sample in samples)
-    assert {sample["power_mw"] for sample in samples if sample["device"] == "GPU-bbbb"} == {671_000}
-    one = [sample["t_ns"] for sample in samples if sample["device"] == "host"]
-    assert one == sorted(set(one))
 
 
 @pytest.mark.parametrize("words", [["watch", "--json", "--every", "0.05"], ["list", "--json"]])
