@@ -104,13 +104,13 @@ def test_a_run_is_a_process_with_phases_and_blocks_within_it(stored: Path, tmp_p
     process, _ = named(events, "process_name", "M")
     assert process["args"] == {"name": "run 2 · cnn10 TensorFlow Native NCHW · 1 GPU · batch 1024 · TF32 · XLA"}
     main = [event for event in events if event["ph"] == "X" and event["tid"] == 2]
-    assert [(event["name"], event["ts"], event["ts"] + event["dur"]) for event in main] == [
-        ("run 2", 0, 5_500_000),
-        ("compile", 500_000, 2_500_000),
-        ("measure", 2_500_000, 5_500_000),
-        ("block", 500_000, 2_500_000),
-        ("block", 2_500_000, 3_500_000),
-        ("block", 3_500_000, 5_500_000),
+    assert [(event["name"], event["cat"], event["ts"], event["ts"] + event["dur"]) for event in main] == [
+        ("run 2", "run", 0, 5_500_000),
+        ("compile", "phase", 500_000, 2_500_000),
+        ("measure", "phase", 2_500_000, 5_500_000),
+        ("block", "block", 500_000, 2_500_000),
+        ("block", "block", 2_500_000, 3_500_000),
+        ("block", "block", 3_500_000, 5_500_000),
     ]
     assert [event["args"] for event in main[3:5]] == [
         {"first_step": 0, "steps": 1, "examples": 8, "images/s": 4.0, "loss": 2.5, "measured": False},
