@@ -5,32 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from app.queries import RunQuery
-from app.storage.store import Store
 from tests.fakes.command_line import CommandLine, dummy_arguments
 
 
 @pytest.fixture
 def command_line(tmp_path: Path) -> CommandLine:
     return CommandLine(tmp_path)
-
-
-def test_an_experiment_is_kept_as_a_set_of_runs_and_goes_on_as_the_same(command_line: CommandLine) -> None:
-    words = ["experiment", "--no-gate", *dummy_arguments(step_ms="1,2"), "--repeats", "1"]
-    command_line.read(*words)
-    command_line.read("run", *dummy_arguments(step_ms=1))
-    command_line.read(*words, "--repeats", "2")
-    command_line.read(*words, "--again")
-    with Store.open(command_line.database) as store:
-        again, first = store.library.experiments()
-        rows = store.library.find(RunQuery(experiment=first.experiment))
-        (row,) = store.library.run_rows([1])
-    assert (first.name, first.preset) == ("dummy: Step time 1, 2", None)
-    assert first.runs == (1, 2, 3, 4), "a run made alone counts, and more repeats go on"
-    assert rows == [4, 3, 2, 1]
-    assert row.experiments == (first.experiment,)
-    assert again.runs == (5, 6)
-    assert again.uid != first.uid
 
 
 def test_an_own_run_is_compared_with_one_of_an_h200_and_it_is_said_what_differs(tmp_path: Path) -> None:
