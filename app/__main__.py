@@ -28,6 +28,10 @@ def _main(words: list[str]) -> int:
     if importlib.util.find_spec("msgspec") is None:
         sys.stderr.write(_NOT_INSTALLED)
         return 1
+    if sys.dont_write_bytecode:  # many containers forbid it, and every start would compile all modules again
+        from workloads.machine import bytecode_folder
+
+        sys.dont_write_bytecode, sys.pycache_prefix = False, str(bytecode_folder())
     if not words and COMPLETE_VARIABLE not in os.environ:
         return _open_window(None)
     # Here, for the window does not wait for them.

@@ -63,7 +63,13 @@ def python_environment() -> dict[str, str]:
     on it, even as an empty entry or for child processes.
     """
     paths = [str(ROOT), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONSAFEPATH": "1"}
+    if environment.pop("PYTHONDONTWRITEBYTECODE", ""):
+        from workloads.machine import bytecode_folder
+
+        # Many containers set it, and each process would compile all that it imports: 7 of 10 s of PyTorch's import.
+        environment["PYTHONPYCACHEPREFIX"] = str(bytecode_folder())
+    return environment
 
 
 def default_database() -> Path:

@@ -19,7 +19,7 @@ from app.storage.reference import add_reference
 from app.storage.store import Store
 from tests.fakes.sshd import NO_SSHD, SshServer, running_sshd
 from workloads.framework import FRAMEWORK
-from workloads.libraries import CACHE_VARIABLE
+from workloads.machine import CACHE_VARIABLE
 
 if TYPE_CHECKING:
     from PySide6.QtCore import QThread, QTimer

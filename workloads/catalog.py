@@ -44,8 +44,8 @@ from workloads.interpreter import (
     is_version,
     lacks_framework,
 )
-from workloads.libraries import cache_folder, read_support
-from workloads.machine import Gpu, Machine
+from workloads.libraries import read_support
+from workloads.machine import Gpu, Machine, cache_folder
 from workloads.parameters import BETWEEN_PACKAGES, PRECISION
 from workloads.protocol import RunSpec, Value, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS

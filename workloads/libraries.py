@@ -25,6 +25,7 @@ from workloads.interpreter import (
     is_older,
 )
 from workloads.job_protocol import OutputDifference
+from workloads.machine import cache_folder
 
 if TYPE_CHECKING:
     from workloads.weights import SavedWeights
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 
 TRY_PROCESSOR = ("workloads.jobs", "processor")
 """The arguments after Python and `entry.py` that try the processor."""
-CACHE_VARIABLE = "VARIANTSCOPE_CACHE"
-"""The environment variable that names the cache folder, whose content can be measured again."""
 
 _ENTRY = Path(__file__).with_name("entry.py")
 _CPUINFO = Path("/proc/cpuinfo")
@@ -94,17 +93,6 @@ def _path(prefix: Path) -> Path:
     variables |= {name: os.environ.get(name, value) for name, value in FRAMEWORK.default_variables.items()}
     identity = repr((os.path.realpath(prefix), processor_identity(), sorted(variables.items())))
     return cache_folder() / "processor" / f"{hashlib.sha256(identity.encode()).hexdigest()[:32]}.json"
-
-
-def cache_folder() -> Path:
-    """Return the cache folder: the variable's, else the user's.
-
-    https://specifications.freedesktop.org/basedir-spec (XDG_CACHE_HOME; a relative path is to be ignored).
-    """
-    if named := os.environ.get(CACHE_VARIABLE):
-        return Path(named)
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    return Path(base if os.path.isabs(base) else Path.home() / ".cache") / "variantscope"  # noqa: PTH117
 
 
 @functools.cache

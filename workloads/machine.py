@@ -1,9 +1,14 @@
-"""What a machine has, as far as variants depend on it; the sampler reports it, and rules read it."""
+"""What a machine has, as far as variants depend on it, and its cache folder; the sampler reports it, rules read it."""
+
+import os
+from pathlib import Path
 
 import msgspec
 
 UUID_PREFIXES = ("GPU-", "MIG-")
 """The prefixes of UUIDs that CUDA_VISIBLE_DEVICES accepts."""
+CACHE_VARIABLE = "VARIANTSCOPE_CACHE"
+"""The environment variable that names the cache folder, whose content can be measured again."""
 
 
 class Gpu(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,3 +37,19 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     local: bool = True
     scheduled: bool = False
     frameworks: tuple[str, ...] | None = None
+
+
+def cache_folder() -> Path:
+    """Return the cache folder: the variable's, else the user's.
+
+    https://specifications.freedesktop.org/basedir-spec (XDG_CACHE_HOME; a relative path is to be ignored).
+    """
+    if named := os.environ.get(CACHE_VARIABLE):
+        return Path(named)
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    return Path(base if os.path.isabs(base) else Path.home() / ".cache") / "variantscope"  # noqa: PTH117
+
+
+def bytecode_folder() -> Path:
+    """Return the folder of the bytecode that this program's processes do not write next to its sources."""
+    return cache_folder() / "bytecode"

@@ -175,9 +175,8 @@ class ProcessSpec:
             command = _external_command(command, python)
             # Without the variables that point this Python to its libraries.
             environment = {
-                name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")
+                name: value for name, value in environment.items() if name not in ("PYTHONPATH", "PYTHONHOME")
             }
-            environment["PYTHONSAFEPATH"] = "1"
         if python.packages:
             folder, environment = str(uv_folder()), worker_environment(folder)
         return cls(command, python, folder, environment, sources_hash())

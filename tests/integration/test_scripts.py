@@ -24,6 +24,7 @@ from tests.fakes.command_line import LIMIT_S, ROOT, CommandLine
 from tests.fakes.sshd import SshServer
 from tests.present import present
 from workloads.catalog import Machine
+from workloads.machine import bytecode_folder, cache_folder
 from workloads.protocol import Command
 
 SCRIPTS = ROOT / "tests" / "scripts"
@@ -55,7 +56,7 @@ def commit(folder: Path) -> None:
 @pytest.fixture
 def command(tmp_path: Path) -> CommandLine:
     # Whatever of a run finds its worker by this variable is its own.
-    return CommandLine(tmp_path, {"OMP_NUM_THREADS": "1"})
+    return CommandLine(tmp_path, {"OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"})
 
 
 def write_program(path: Path, *lines: str) -> Path:
@@ -276,6 +277,9 @@ def test_what_changes_meanwhile_reaches_no_run(command: CommandLine, folder: Pat
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 0, err
     assert [row["outcomes"] for row in json.loads(out)["rows"]] == [["completed"], ["completed"]]
+    # The program and its worker keep their bytecode in the cache folder; the script writes none, as by hand.
+    assert [list(bytecode_folder().rglob(f"{name}.*.pyc")) != [] for name in ("commands", "runner")] == [True, True]
+    assert list(cache_folder().rglob("helper.*.pyc")) == []
 
 
 def test_a_terminated_program_leaves_nothing_running(command: CommandLine, folder: Path) -> None:

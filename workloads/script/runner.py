@@ -21,6 +21,7 @@ import msgspec
 
 from workloads.errors import RefusedError
 from workloads.framework import FRAMEWORK, recorded_variables
+from workloads.machine import bytecode_folder
 from workloads.protocol import (
     MOST_MESSAGE_BYTES,
     Block,
@@ -154,6 +155,8 @@ class ScriptRun:
         replace(FRAMEWORK, default_variables={}).prepare_environment(self._start.gpu_uuids)
         paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", _PROGRAM)]
         led = {"PYTHONSAFEPATH": "", "PYTHONPATH": os.pathsep.join(paths)}
+        if os.environ.get("PYTHONPYCACHEPREFIX") == str(bytecode_folder()):
+            led |= {"PYTHONPYCACHEPREFIX": "", "PYTHONDONTWRITEBYTECODE": "1"}
         environment = {**os.environ, **led, **variables(self._variant)}
         return {
             name: value for name, value in environment.items() if value or name not in {*led, *variables(self._variant)}

@@ -10,7 +10,8 @@ from msgspec import structs
 
 from workloads import libraries
 from workloads.catalog import Machine, check, complete, default_interpreter, installed_framework
-from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, cache_folder, read_support, store_support
+from workloads.libraries import ProcessorSupport, read_support, store_support
+from workloads.machine import CACHE_VARIABLE, cache_folder
 
 CPU = Machine(cpu_count=2)
 WITH_ONEDNN = ProcessorSupport(

@@ -39,7 +39,8 @@ from workloads.catalog import (
     installed_framework,
     recorded_variables,
 )
-from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
+from workloads.libraries import ProcessorSupport, store_support
+from workloads.machine import CACHE_VARIABLE
 from workloads.protocol import OutcomeName, RunSpec
 
 ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))

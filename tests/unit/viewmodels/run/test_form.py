@@ -16,7 +16,8 @@ from workloads.catalog import (
     installed_framework,
 )
 from workloads.job_protocol import CustomParameter, CustomWorkload
-from workloads.libraries import CACHE_VARIABLE, ProcessorSupport, store_support
+from workloads.libraries import ProcessorSupport, store_support
+from workloads.machine import CACHE_VARIABLE
 from workloads.protocol import RunSpec, Value
 
 GPU_MACHINE = Machine(
