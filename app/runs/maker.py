@@ -99,6 +99,7 @@ class TelemetryRecorder:
         self._with_energy = {gpu.device for gpu in gpus if "energy_mj" in gpu.fields}
         self._worker_pid: int | None = None
         self._other_processes: OtherProcesses | None = None
+        self._occupies_gpus = False  # set by the session's thread, read by the feed's
         self._earlier_pids: frozenset[int] = frozenset()
         self._began_ns = 0
         self._final_ns = 0
@@ -132,8 +133,11 @@ class TelemetryRecorder:
 
     def handle(self, event: RunEvent) -> None:
         """Have the energy counters read when a phase begins, and record which final readings have arrived."""
-        if isinstance(event, PhaseStarted) and self._with_energy:
-            self._feed.read_energy()
+        if isinstance(event, PhaseStarted):
+            # Before and after, the driver may list processes of the run before it, or of this one, that are gone.
+            self._occupies_gpus = event.phase not in ("import", "evidence", "finish")
+            if self._with_energy:
+                self._feed.read_energy()
         elif isinstance(event, SlowSample) and _was_energy_read(event) and event.t_ns > self._final_ns:
             self._awaited.discard(event.device)
         elif isinstance(event, FieldsUpdated) and "energy_mj" in event.fields:
@@ -170,8 +174,7 @@ class TelemetryRecorder:
             self._receive_inventory(message)
         elif isinstance(message, TelemetryGap) or message.device in self._recorded:
             if isinstance(message, Processes):
-                # An older list may still contain the worker of the previous run.
-                if self._other_processes is not None and message.t_ns >= self._began_ns:
+                if self._other_processes is not None and self._occupies_gpus and message.t_ns >= self._began_ns:
                     self._other_processes.add(message)
             else:
                 if isinstance(message, DeviceLost):

@@ -25,7 +25,7 @@ from tests.fakes.nvml_cards import ENERGY, LAPTOP, TWO_H200, Card, Flaw
 from tests.fakes.sessions import feed_of, wait_listed
 from tests.present import present
 from workloads.catalog import Machine
-from workloads.protocol import PhaseStarted
+from workloads.protocol import PhaseName, PhaseStarted
 
 WORKER_PID = 100
 
@@ -277,10 +277,21 @@ def test_one_that_was_there_before_the_worker_is_told_though_the_worker_is_never
     assert facts == {OTHERS_ON_GPU_KEY: f"process ({OTHER_PID})"}
 
 
-def other_processes(feed: TelemetryFeed, uuid: str) -> Mapping[str, str]:
-    """What a run on this card tells at its end, after the driver listed its processes."""
+@pytest.mark.parametrize(
+    ("phase", "counts"),
+    [("import", False), ("build", True), ("compile", True), ("warmup", True), ("evidence", False), ("finish", False)],
+)
+def test_a_process_counts_only_while_the_run_itself_occupies_the_gpu(phase: PhaseName, counts: bool) -> None:
+    """A killed process of the run before it, or of this run's command, is listed for a moment longer."""
+    with feed_of(Card(uuid="GPU-shared", processes=((WORKER, 1), (OTHER_PID, 1))), hz=20.0) as feed:
+        assert bool(other_processes(feed, "GPU-shared", phase)) == counts
+
+
+def other_processes(feed: TelemetryFeed, uuid: str, phase: PhaseName = "measure") -> Mapping[str, str]:
+    """What a run on this card tells at its end, after the driver listed its processes in that phase."""
     with recorded(feed, uuid) as (recording, inbox):
         recording.follow(WORKER)
+        recording.handle(PhaseStarted(phase=phase, t_ns=time.monotonic_ns()))
         wait_listed(feed, uuid)
         finished(recording, inbox)
         return recording.environment
