@@ -23,8 +23,6 @@ RUNS_SUFFIX = ".vscope"
 DATABASE_SUFFIXES = (RUNS_SUFFIX, ".db")
 """The suffixes of exported databases."""
 
-"""Of a file of telemetry that the desktop opens with this program."""
-
 DESKTOP_NAME = "variantscope"
 """The name of the desktop entry, without `.desktop`, by which the desktop identifies the window, and of its icon."""
 

@@ -286,41 +286,33 @@ def _guarded(step: Callable[[], Any], work: Callable[[], TorchTrace], *, gpu: bo
     return guarded_trace(traced, TorchTrace)
 
 
-class EvidenceCollector:
+class EvidenceCollector(Inspector):
     """Collects a run's evidence from steps after the measured part, at no cost to that part."""
 
     def __init__(self, spec: RunSpec, task: Task) -> None:
+        super().__init__(task)
         self._spec = spec
         self._task = task
         self._trace = TorchTrace()
         self._began = False
         self._memory_limits_bytes: tuple[int, ...] = ()
-        self._inspector = Inspector(task)
-
-    def start(self) -> None:
-        """Record a custom module's weights before the first step."""
-        self._inspector.start()
 
     def first_step_done(self) -> None:
         """Record that something ran, and how much GPU memory it may take."""
         self._began = True
         if self._spec.variant["memory_limit"]:
             self._memory_limits_bytes = tuple(map(memory_limit_bytes, ranks.gpus_of(self._spec.variant)))
-        self._inspector.record_loss()
+        self.record_loss()
 
     def trace(self) -> None:
         """Run a few more steps under the profiler; for a captured step, also trace the captured operations."""
-        self._inspector.record_loss()
+        self.record_loss()
         gpu, step = bool(self._spec.variant["gpus"]), self._task.step
         self._trace = _guarded(step, lambda: trace_steps(partial(profile_steps, step, gpu=gpu)), gpu=gpu)
         if self._trace.steps and self._spec.variant["cuda_graph"] and isinstance(step, Step):
             captured = _guarded(step.captured, lambda: profile_steps(step.captured, 1, gpu=gpu)[0], gpu=gpu)
             notes = (*self._trace.notes, *captured.notes)
             self._trace = replace(self._trace, ops=captured.ops, op_steps=captured.op_steps, notes=notes)
-
-    def inspect(self) -> None:
-        """Inspect what a custom module's steps did."""
-        self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
         """Return the evidence so far, or None before the first step."""
@@ -337,7 +329,7 @@ class EvidenceCollector:
             states=states,
             memory_limits_bytes=tuple(state.memory_limit_bytes for state in states) or self._memory_limits_bytes,
             layers=self._task.layers,
-            findings=self._inspector.findings,
+            findings=self.findings,
         )
         sources = ("trace",) if self._trace.kernels else ()
         notes = (*layer_notes(observation), *self._trace.notes)

@@ -151,33 +151,29 @@ def _notes(observation: Observation) -> Iterator[str]:
 _NO_OPERATION = "The profiler saw no operation: on the CPU TensorFlow traces no short ones."
 
 
-class EvidenceCollector:
+class EvidenceCollector(Inspector):
     """Collects a run's evidence from its first step and from steps after the measured part, at no cost to that part."""
 
     def __init__(self, spec: RunSpec, task: Task) -> None:
+        super().__init__(task)
         self._spec = spec
         self._task = task
         self._graph: tuple[Op, ...] | None = None
         self._trace = XlaTrace()
-        self._inspector = Inspector(task)
 
     def start(self) -> None:
-        self._inspector.start()
+        super().start()
         graph.start_collecting()
 
     def first_step_done(self) -> None:
         """Record the graph of the first step, and the loss of a custom workload."""
         self._graph = graph.collected_ops()
-        self._inspector.record_loss()
+        self.record_loss()
 
     def trace(self) -> None:
-        self._inspector.record_loss()
+        self.record_loss()
         on_gpu = int(self._spec.variant["gpus"]) > 0
         self._trace = guarded_trace(lambda: trace_task(self._task, gpu=on_gpu), XlaTrace)
-
-    def inspect(self) -> None:
-        """Compare a custom workload's weights and losses with those of its first step, and its outputs."""
-        self._inspector.inspect()
 
     def evidence(self) -> Evidence | None:
         """Return the evidence so far, or None before the first step."""
@@ -191,6 +187,6 @@ class EvidenceCollector:
                 graph=self._graph,
                 trace=self._trace,
                 memory_limits_bytes=tuple(limits),
-                findings=self._inspector.findings,
+                findings=self.findings,
             )
         )
