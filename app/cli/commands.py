@@ -146,7 +146,7 @@ def _help_all(ctx: click.Context, _param: click.Parameter, is_requested: bool) -
         ctx.exit()
 
 
-COMMAND_ARGUMENTS = "command_arguments"
+COMMAND_ARGUMENTS = "words"
 """The parameter of commands that take another program's command after `--`."""
 
 

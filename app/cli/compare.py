@@ -1,13 +1,11 @@
 """`compare`: stored runs compared, their scaling, and the differences of two runs."""
 
-import functools
 import os
 import shlex
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -23,6 +21,7 @@ from app.cli.options import (
     complete_runs,
     filter_options,
     given_parameters,
+    option_group,
     option_name,
     report_option,
     runs_argument,
@@ -86,7 +85,7 @@ class GateOptions:
     def margin_pct(self) -> float | None:
         return self.fail_if_slower or self.margin
 
-    def check(self) -> None:
+    def __post_init__(self) -> None:
         """Raise `UsageError` for wrong use."""
         if self.margin is not None and self.fail_if_slower is not None:
             raise UsageError("--fail-if-slower already sets a margin: leave out --margin.")
@@ -96,40 +95,30 @@ class GateOptions:
             check_file(self.summary, "--summary")
 
 
-def gate_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options; the function gets them as `gate`, checked `GateOptions`."""
-
-    @functools.wraps(function)
-    def with_gate(
-        *arguments: Any, margin: float | None, fail_if_slower: float | None, summary: Path | None, **others: Any
-    ) -> int:
-        gate = GateOptions(margin=margin, fail_if_slower=fail_if_slower, summary=summary)
-        gate.check()
-        return function(*arguments, gate=gate, **others)
-
-    options = (
-        click.option(
-            "--margin",
-            cls=RareOption,
-            type=_MARGIN,
-            metavar="SHARE",
-            help="Report whether variants are equal within SHARE, such as 2%.",
-        ),
-        click.option(
-            "--fail-if-slower",
-            type=_MARGIN,
-            metavar="SHARE",
-            help="Exit 3 if a variant is slower than the baseline by more than SHARE, 4 if that is undecided.",
-        ),
-        click.option(
-            "--summary",
-            cls=RareOption,
-            type=FILE,
-            metavar="FILE",
-            help="With --fail-if-slower: write the outcome as Markdown.",
-        ),
-    )
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_gate)
+gate_options = option_group(
+    "gate",
+    GateOptions,
+    click.option(
+        "--margin",
+        cls=RareOption,
+        type=_MARGIN,
+        metavar="SHARE",
+        help="Report whether variants are equal within SHARE, such as 2%.",
+    ),
+    click.option(
+        "--fail-if-slower",
+        type=_MARGIN,
+        metavar="SHARE",
+        help="Exit 3 if a variant is slower than the baseline by more than SHARE, 4 if that is undecided.",
+    ),
+    click.option(
+        "--summary",
+        cls=RareOption,
+        type=FILE,
+        metavar="FILE",
+        help="With --fail-if-slower: write the outcome as Markdown.",
+    ),
+)
 
 
 def report_gate(gate: Gate, options: GateOptions) -> int:

@@ -4,7 +4,7 @@ import contextlib
 import shlex
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -176,9 +176,6 @@ def list_runs(
     kind: str,
     workload_name: str | None,
     run_filter: RunFilter,
-    deleted: bool,
-    sort: str,
-    reverse: bool,
     limit: int | None,
 ) -> int:
     """Print the runs wanted, newest first unless requested otherwise, or what else there is of a kind."""
@@ -200,7 +197,7 @@ def list_runs(
         if kind == "experiments":
             _print_experiments(store.library.experiments(), as_json=as_json)
             return 0
-        query = run_query(replace(run_filter, deleted=deleted, sort=sort, reverse=reverse), store.library)
+        query = run_query(run_filter, store.library)
         matches = store.library.search(query)
         is_cut = limit is None and not as_json and is_terminal() and len(matches.runs) > _TERMINAL_RUNS
         runs = matches.runs[: _TERMINAL_RUNS if is_cut else limit]

@@ -5,7 +5,7 @@ import functools
 import math
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -358,26 +358,36 @@ class RunFilter:
         return any((self.search, self.workload, self.outcome, self.tag, self.experiment))
 
 
-def filter_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add the options that find runs; the function gets them as `run_filter`, a `RunFilter`."""
+def option_group(
+    name: str, group: type[Any], *options: Callable[[Any], Any]
+) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return a decorator that adds options; the function gets their values as one argument, a dataclass.
 
-    @functools.wraps(function)
-    def with_filter(
-        *, search: str, workload: str, outcome: str, tag: str, experiment: str | None, **others: Any
-    ) -> int:
-        run_filter = RunFilter(search=search, workload=workload, outcome=outcome, tag=tag, experiment=experiment)
-        return function(run_filter=run_filter, **others)
+    Further options of the function whose names are fields of the dataclass also belong to it.
+    """
 
-    options = (
-        click.option("--search", default="", metavar="TEXT", help="Words in notes, tags, parameters, outcome or GPUs."),
-        click.option(
-            "--workload", default="", metavar="NAME", help="Only this workload.", shell_complete=complete_workloads
-        ),
-        click.option("--outcome", default="", metavar="NAME", help="Only this outcome, or running."),
-        click.option("--tag", default="", metavar="TAG", help="Only runs with this tag."),
-        click.option("--experiment", metavar="N|NAME", help="Only runs of this experiment."),
-    )
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_filter)
+    def add(function: Callable[..., int]) -> Callable[..., int]:
+        @functools.wraps(function)
+        def with_group(**values: Any) -> int:
+            own = {field.name: values.pop(field.name) for field in fields(group) if field.name in values}
+            return function(**values, **{name: group(**own)})
+
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_group)
+
+    return add
+
+
+filter_options = option_group(
+    "run_filter",
+    RunFilter,
+    click.option("--search", default="", metavar="TEXT", help="Words in notes, tags, parameters, outcome or GPUs."),
+    click.option(
+        "--workload", default="", metavar="NAME", help="Only this workload.", shell_complete=complete_workloads
+    ),
+    click.option("--outcome", default="", metavar="NAME", help="Only this outcome, or running."),
+    click.option("--tag", default="", metavar="TAG", help="Only runs with this tag."),
+    click.option("--experiment", metavar="N|NAME", help="Only runs of this experiment."),
+)
 
 
 def given_parameters(context: click.Context) -> frozenset[str]:

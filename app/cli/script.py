@@ -1,16 +1,14 @@
 """A user's command after `--`: the options that describe it and what varies, and its variants."""
 
-import functools
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import click
 
 from app.cli.commands import COMMAND_ARGUMENTS, RareOption
-from app.cli.options import FILE
+from app.cli.options import FILE, option_group
 from app.cli.terminal import print_json
 from app.runs.script import Script, script_variants
 from app.viewmodels.format.naming import value_text
@@ -84,60 +82,52 @@ def has_setting(variant: Variant, name: str, text: str) -> bool:
     )
 
 
-def script_options(function: Callable[..., int]) -> Callable[..., int]:
-    """Add a command after `--` and its options; the function gets them as `script`, a `ScriptOptions`."""
-
-    @functools.wraps(function)
-    def with_script(*, command_arguments: tuple[str, ...], **values: Any) -> int:
-        names = ("folder", "variables", "revisions", "links", "examples", "loop", "dry_run")
-        options = {name: values.pop(name) for name in names}
-        return function(script=ScriptOptions(words=command_arguments, **options), **values)
-
-    options = (
-        click.argument(
-            "command_arguments",
-            nargs=-1,
-            metavar="[-- COMMAND...]",
-            callback=_words,
-            help="Your own training script: python train.py",
-        ),
-        click.option(
-            "-C",
-            "folder",
-            type=FILE,
-            default=Path(),
-            metavar="FOLDER",
-            help="The folder in which a command after -- runs.",
-        ),
-        click.option(
-            "-e",
-            "variables",
-            multiple=True,
-            metavar="NAME=A,B",
-            help="An environment variable; an empty value unsets it.",
-        ),
-        click.option(
-            "--rev", "revisions", default="", metavar="A,B", help="Commits of the command's folder; several vary."
-        ),
-        click.option(
-            "--link",
-            "links",
-            cls=RareOption,
-            multiple=True,
-            metavar="PATH",
-            help="A file or folder that git ignores and the command needs.",
-        ),
-        click.option("--examples", default="", metavar="N", help="Examples per step, as '{batch}*4'."),
-        click.option(
-            "--loop", cls=RareOption, default="", metavar="FILE:LINE", help="The loop whose iterations are steps."
-        ),
-        click.option("--dry-run", is_flag=True, help="Print the commands, and start nothing."),
-    )
-    return functools.reduce(lambda decorated, option: option(decorated), reversed(options), with_script)
-
-
 def _words(context: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
     if words:
         raise click.UsageError(f"Got unexpected extra argument ({' '.join(words)})", context)
     behind: tuple[str, ...] = context.meta.get(COMMAND_ARGUMENTS, ())
     return behind
+
+
+script_options = option_group(
+    "script",
+    ScriptOptions,
+    click.argument(
+        COMMAND_ARGUMENTS,
+        nargs=-1,
+        metavar="[-- COMMAND...]",
+        callback=_words,
+        help="Your own training script: python train.py",
+    ),
+    click.option(
+        "-C",
+        "folder",
+        type=FILE,
+        default=Path(),
+        metavar="FOLDER",
+        help="The folder in which a command after -- runs.",
+    ),
+    click.option(
+        "-e",
+        "variables",
+        multiple=True,
+        metavar="NAME=A,B",
+        help="An environment variable; an empty value unsets it.",
+    ),
+    click.option(
+        "--rev", "revisions", default="", metavar="A,B", help="Commits of the command's folder; several vary."
+    ),
+    click.option(
+        "--link",
+        "links",
+        cls=RareOption,
+        multiple=True,
+        metavar="PATH",
+        help="A file or folder that git ignores and the command needs.",
+    ),
+    click.option("--examples", default="", metavar="N", help="Examples per step, as '{batch}*4'."),
+    click.option(
+        "--loop", cls=RareOption, default="", metavar="FILE:LINE", help="The loop whose iterations are steps."
+    ),
+    click.option("--dry-run", is_flag=True, help="Print the commands, and start nothing."),
+)
