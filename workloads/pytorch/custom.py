@@ -82,8 +82,7 @@ class CustomWorkload:
         if loss is not None and (isinstance(loss, type) or not callable(loss)):
             raise CustomWorkloadError(
                 f"{self.function.location}: {describe_value(loss)} is not a loss of PyTorch; give a function of "
-                f"(outputs, "
-                "targets), such as nn.CrossEntropyLoss(), or None if the model gives its loss itself."
+                "(outputs, targets), such as nn.CrossEntropyLoss(), or None if the model gives its loss itself."
             )
         if any(map(is_lazy, module.parameters())):
             raise CustomWorkloadError(
@@ -108,8 +107,7 @@ class CustomWorkload:
         if not isinstance(optimizer, torch.optim.Optimizer):
             raise CustomWorkloadError(
                 f"{self.function.location}: {describe_value(optimizer)} is not an optimizer of PyTorch; give one of "
-                f"all "
-                "weights, such as torch.optim.SGD(model.parameters(), 0.1)."
+                "all weights, such as torch.optim.SGD(model.parameters(), 0.1)."
             )
         if {id(weight) for group in optimizer.param_groups for weight in group["params"]}.isdisjoint(map(id, trained)):
             raise CustomWorkloadError(
