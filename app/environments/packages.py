@@ -47,7 +47,7 @@ os.execv(sys.argv[1], sys.argv[1:])
 
 
 def find_uv() -> str:
-    """/.local/bin.~/.local/bin.
+    """Return the path of uv: this Python's own, or one on the PATH or in ~/.local/bin.
 
     Raises:
         InstallError: There is none.

@@ -79,26 +79,19 @@ def explain(title: str, log: str, path: Path, again: str = "start again") -> str
 
 
 def run_step(
-    title: str,
-    command: Sequence[str],
-    log: Path,
-    *,
-    watch: Callable[[str, int], bool],
-    held: Sequence[int] = (),
-    again: str = "start again",
+    title: str, command: Sequence[str], log: Path, *, watch: Callable[[str, int], bool], again: str = "start again"
 ) -> None:
     """Run one step, with output to its log, in the log's folder: the user's folder may contain other people's files.
 
     `watch` gets the last line that it printed and the seconds since it began, several times a second; it returns
-    whether to continue. `held` are open files that the command keeps open, such as a lock: if this process is killed,
-    it may live on. `again` is what to do once the problem is solved.
+    whether to continue. `again` is what to do once the problem is solved.
 
     Raises:
         InstallError: The step failed, or was cancelled (`CancelledError`).
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("w+b") as output:
-        process, began_s = _start(command, log.parent, output.fileno(), held), time.monotonic()
+        process, began_s = _start(command, log.parent, output.fileno()), time.monotonic()
         try:
             while process.poll() is None:
                 if not watch(_last_line(output.fileno()), int(time.monotonic() - began_s)):
@@ -132,7 +125,7 @@ def installer_environment() -> dict[str, str]:
     return environment
 
 
-def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int]) -> subprocess.Popen[bytes]:
+def _start(command: Sequence[str], folder: Path, output: int) -> subprocess.Popen[bytes]:
     quiet = {"DEBIAN_FRONTEND": "noninteractive", "PYTHONUNBUFFERED": "1", "NO_COLOR": "1"}
     try:
         return subprocess.Popen(
@@ -143,7 +136,6 @@ def _start(command: Sequence[str], folder: Path, output: int, held: Sequence[int
             env={**installer_environment(), **quiet},
             cwd=folder,
             start_new_session=True,
-            pass_fds=held,
         )
     except OSError as error:
         raise InstallError(f"{command[0]} cannot be run ({error.strerror}).") from error
@@ -166,22 +158,21 @@ def _end(process: subprocess.Popen[bytes]) -> None:
 
 
 @contextlib.contextmanager
-def locked(path: Path, on_wait: Callable[[], bool]) -> Iterator[int]:
-    """Hold the lock of a folder or file as long as the handle is open, here or in a command that inherits it.
+def locked(folder: Path, on_wait: Callable[[], bool]) -> Iterator[None]:
+    """Hold the lock of a folder.
 
-    A missing file is created. `on_wait` is called several times a second while another program holds the lock; it
-    returns whether to continue waiting.
+    `on_wait` is called several times a second while another program holds it; it returns whether to continue waiting.
 
     Raises:
         CancelledError: The wait was given up.
     """
-    handle = os.open(path, os.O_RDONLY if path.is_dir() else os.O_RDWR | os.O_CREAT, 0o600)
+    handle = os.open(folder, os.O_RDONLY)
     try:
         while not _try_lock(handle):
             if not on_wait():
                 raise CancelledError("The wait for another program that installs was stopped.")
             time.sleep(_LOOK_S)
-        yield handle
+        yield
     finally:
         os.close(handle)
 
