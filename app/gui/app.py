@@ -211,7 +211,8 @@ class Workbench(QObject):
         self.window.page_shown.connect(self.stored.refresh)
         self.bridge.arrived.connect(self._handle)
         self.bridge.drained.connect(self._refresh)
-        self.run.ended.connect(self._run_ended)
+        self.run.ended.connect(self.settings.notifier.notify)
+        self.run.ended.connect(self._refresh_after_runs)
         self.settings.place_requested.connect(lambda: self.window.show_page(RUN))
         self.settings.place_requested.connect(self._first_start.open)
         self.settings.hosts_requested.connect(self.hosts.manage)
@@ -374,10 +375,6 @@ class Workbench(QObject):
     def _runs_imported(self) -> None:
         self.stored.refresh_all()
         self.queue.check_entries()
-
-    def _run_ended(self) -> None:
-        self.settings.notifier.notify()
-        self._refresh_after_runs()
 
     def _refresh_after_runs(self) -> None:
         self._show_title()

@@ -165,12 +165,8 @@ def ink_on(ground: QColor) -> QColor:
 
 def style_sheet() -> str:
     template = Template((RESOURCES / "style.qss").read_text(encoding="utf-8"))
-    roles = {name: f"palette({_word(role)})" for name, role in _ROLES.items()}
+    roles = {name: f"palette({re.sub(r'(?<!^)(?=[A-Z])', '-', role.name).lower()})" for name, role in _ROLES.items()}
     return template.substitute(roles, icons=(RESOURCES / "icons").as_posix())
-
-
-def _word(role: QPalette.ColorRole) -> str:
-    return re.sub(r"(?<!^)(?=[A-Z])", "-", role.name).lower()
 
 
 def tabular_font(size_px: int | None = None, *, bold: bool = False) -> QFont:

@@ -275,7 +275,11 @@ class CompareTableView(CellTable):
         self.hide_columns(self.hidden_columns)
         if self._model.rows:
             rows = self._model.rows
-            alike = (n for n, line in enumerate(rows) if row and _are_alike(line, row) and line.runs[0] in row.runs)
+            alike = (
+                n
+                for n, line in enumerate(rows)
+                if row and line.runs[0] in row.runs and (line.kind == "group") == (row.kind == "group")
+            )
             leader = next((n for n, line in enumerate(rows) if line.leads), 0)
             self.select_row(next(alike, min(leader if current is None else max(current, 0), len(rows) - 1)))
 
@@ -327,11 +331,6 @@ class CompareTableView(CellTable):
             menu.addMenu(below)
         menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         menu.popup(self.viewport().mapToGlobal(position))
-
-
-def _are_alike(first: TableRow, second: TableRow) -> bool:
-    """Return whether both rows are group heads, or neither is."""
-    return (first.kind == "group") == (second.kind == "group")
 
 
 def _runs(table: CompareTable) -> set[int]:

@@ -3,13 +3,15 @@
 from collections.abc import Sequence
 from itertools import groupby
 
-from PySide6.QtCore import QAbstractListModel, QEvent, QModelIndex, QObject, QRect, QSize, Qt, Signal
+from PySide6.QtCore import QEvent, QModelIndex, QObject, QRect, QSize, Qt, Signal
 from PySide6.QtGui import QColor, QFont, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
     QLineEdit,
     QListView,
+    QListWidget,
+    QListWidgetItem,
     QStyle,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -33,39 +35,6 @@ _NOTHING = "No match. Try fewer letters."
 
 _Row = Match | str
 """A search result, or a heading."""
-
-
-class _Rows(QAbstractListModel):
-    """Headings and matches."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.rows: tuple[_Row, ...] = ()
-
-    def rowCount(self, parent: AnyIndex | None = None) -> int:
-        return 0 if parent is not None and parent.isValid() else len(self.rows)
-
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        row = self.rows[index.row()]
-        if role == _ROW_ROLE:
-            return row
-        if role in (Qt.ItemDataRole.DisplayRole, Qt.ItemDataRole.AccessibleTextRole):
-            if isinstance(row, str):
-                return row
-            return ", ".join(filter(None, (row.entry.title, row.entry.detail, row.entry.keys)))
-        return None
-
-    def flags(self, index: AnyIndex) -> Qt.ItemFlag:
-        """Return the flags: a heading cannot be chosen."""
-        return Qt.ItemFlag.NoItemFlags if isinstance(self.rows[index.row()], str) else super().flags(index)
-
-    def show_rows(self, rows: Sequence[_Row]) -> None:
-        self.beginResetModel()
-        self.rows = tuple(rows)
-        self.endResetModel()
-
-    def first(self) -> int:
-        return next((n for n, row in enumerate(self.rows) if not isinstance(row, str)), -1)
 
 
 class _Delegate(QStyledItemDelegate):
@@ -137,8 +106,7 @@ class Palette(QFrame):
         self._recent: tuple[str, ...] = ()
         self._before: QWidget | None = None
         self.line = QLineEdit()
-        self.list = QListView()
-        self._rows = _Rows()
+        self.list = QListWidget()
         self._hint = text_label("", "caption")
         self._build()
         self.line.textChanged.connect(lambda _: self._search())
@@ -158,7 +126,7 @@ class Palette(QFrame):
         self.line.setPlaceholderText(prompt)
         self.line.setAccessibleName(prompt)
         self._entries = ()
-        self._rows.show_rows(())
+        self.list.clear()
         self.line.clear()
         self.show_entries(entries)
         self.show()
@@ -170,13 +138,10 @@ class Palette(QFrame):
         current = self.list.currentIndex().data(_ROW_ROLE)
         self._entries = tuple(entries)
         self._search()
-        keys = [row.entry.key if isinstance(row, Match) else "" for row in self._rows.rows]
-        if (
-            isinstance(current, Match)
-            and current.entry.key in keys
-            and keys.index(current.entry.key) > self._rows.first()
-        ):
-            self.list.setCurrentIndex(self._rows.index(keys.index(current.entry.key)))
+        for number in range(self.list.currentRow() + 1, self.list.count()):
+            row = self.list.item(number).data(_ROW_ROLE)
+            if isinstance(row, Match) and isinstance(current, Match) and row.entry.key == current.entry.key:
+                self.list.setCurrentRow(number)
 
     def close_palette(self) -> None:
         """Hide it and restore the focus."""
@@ -234,15 +199,21 @@ class Palette(QFrame):
             if not query.strip() and (not rows or _group(rows[-1]) != match.entry.group):
                 rows.append(match.entry.group)
             rows.append(match)
-        self._rows.show_rows(rows or [_NOTHING])
-        self.list.setCurrentIndex(self._rows.index(self._rows.first()))
+        self.list.clear()
+        for row in rows or [_NOTHING]:
+            texts = (row,) if isinstance(row, str) else (row.entry.title, row.entry.detail, row.entry.keys)
+            item = QListWidgetItem(", ".join(filter(None, texts)), self.list)
+            item.setData(_ROW_ROLE, row)
+            if isinstance(row, str):
+                item.setFlags(Qt.ItemFlag.NoItemFlags)  # it cannot be chosen
+        self.list.setCurrentRow(next((n for n, row in enumerate(rows) if isinstance(row, Match)), -1))
         self.list.scrollToTop()
         self._place()
 
     def _place(self) -> None:
         room = self.window().size()
         self.setFixedWidth(min(_WIDTH, room.width() - 4 * GRID))
-        row_count = min(max(len(self._rows.rows), 1), _ROWS_SHOWN)
+        row_count = min(max(self.list.count(), 1), _ROWS_SHOWN)
         rows_height = min(row_count * _ROW_HEIGHT, max(4 * _ROW_HEIGHT, room.height() - 3 * _TOP))
         self.list.setFixedHeight(rows_height + 2 * self.list.frameWidth())
         self.adjustSize()
@@ -251,7 +222,6 @@ class Palette(QFrame):
     def _build(self) -> None:
         self.setProperty("role", "palette")
         self.setAccessibleName("Command palette")
-        self.list.setModel(self._rows)
         self.list.setItemDelegate(_Delegate(self._theme))
         self.list.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.list.setUniformItemSizes(True)
