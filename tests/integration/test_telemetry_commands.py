@@ -1,14 +1,10 @@
 """Telemetry on the command line, in processes of its own: a log in CSV, old samples deleted."""
 
-import csv
-import io
-import itertools
 import json
 import os
 import time
 import urllib.request
 from collections.abc import Callable
-from datetime import datetime, timedelta
 from pathlib import Path
 
 import msgspec
@@ -22,8 +18,6 @@ from tests.fakes.nvml import TWO_H200, Card, Driver, environment
 from tests.present import present
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
-GPU_COLUMNS = ("load_pct", "power_mw", "memory_bytes", "temperature_c", "sm_clock_mhz", "memory_clock_mhz")
-
 
 @pytest.fixture
 def line(tmp_path: Path) -> CommandLine:
@@ -36,22 +30,6 @@ def stored(line: CommandLine) -> CommandLine:
     with Store.open(line.database) as store:
         keep(store, stored_run(run_row(1, workload="cnn10", gpus=2), environment={"driver": "580"}))
     return line
-
-
-def test_watch_writes_a_log_of_the_gpus(tmp_path: Path) -> None:
-    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
-    done = line("watch", "--csv", "--every", "0.2", "--seconds", "2")
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = list(csv.DictReader(io.StringIO(done.stdout)))
-    assert list(rows[0])[:4] == ["utc", "device", "name", "uuid"]
-    gpu = next(row for row in rows if row["device"] == "GPU 1")
-    assert (gpu["uuid"], gpu["power_mw"]) == ("GPU-bbbb", "671000")
-    assert all(float(gpu[name]) > 0 for name in GPU_COLUMNS)
-    host = next(row for row in rows if row["device"] == "host")
-    assert host["temperature_c"] == "", "absent is empty"
-    times = [datetime.fromisoformat(row["utc"]) for row in rows if row["device"] == "GPU 0"]
-    assert len(times) > 2
-    assert min(later - earlier for earlier, later in itertools.pairwise(times)) > timedelta(seconds=0.18)
 
 
 def test_watch_serves_prometheus_to_this_machine(tmp_path: Path) -> None:
@@ -96,7 +74,7 @@ def test_watch_says_that_a_gpu_is_lost_and_that_the_sampler_was_killed(tmp_path:
     with process:
         assert process.stdout is not None
         assert process.stderr is not None
-        assert any("GPU-bbbb" in row for row in process.stdout)
+        assert any(",GPU 1,NVIDIA H200,GPU-bbbb,688123," in row for row in process.stdout)
         gone.touch()
         assert process.stderr.readline() == "GPU 1 is lost: NVIDIA H200 stopped answering (GPU is lost).\n"
         (sampler,) = psutil.Process(process.pid).children()
