@@ -1,7 +1,6 @@
 """The gate before real runs on fake cards, and throttled runs of an experiment from the command line."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +9,6 @@ from app.values.environment_keys import IDLE_WAIT_KEY, THROTTLED_KEY
 from tests.fakes.command_line import CommandLine, dummy_arguments
 from tests.fakes.nvml import environment
 from tests.fakes.nvml_cards import Card, Driver
-from tests.present import present
 
 OTHER_PID = 4_194_304 + 2
 """A number that no process has."""
@@ -59,14 +57,3 @@ def test_how_much_is_too_much_is_the_users_to_say(hot: CommandLine) -> None:
     done = hot.inside(*words, "--max-throttled", "100%", "--json")
     assert done.returncode == 0, done.stderr
     assert "does not count" not in done.stderr
-
-
-def test_ctrl_c_ends_the_experiment_while_it_waits(hot: CommandLine) -> None:
-    process = hot.start("experiment", *dummy_arguments(gpus=1, step_ms="5,6"), "--repeats", "1")
-    with process:
-        said = iter(present(process.stderr))
-        assert any(line.startswith("Waiting, 60 s at most: GPU 0 throttled") for line in said)
-        process.send_signal(signal.SIGINT)
-        (ending,) = (line.strip() for line in said)
-        assert ending.startswith("Stopped: 0 of 2 runs done. The same command continues from here")
-    assert process.returncode == 1
