@@ -1,7 +1,5 @@
 """The queue in the whole window, with real runs of the dummy workload."""
 
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -234,24 +232,6 @@ def test_from_the_form_to_the_verdict(qtbot: QtBot, workbench: Workbench) -> Non
     (compare,) = workbench.window.findChildren(CompareView)
     shown = [label.text() for label in compare.findChildren(QLabel) if label.isVisible()]
     assert verdict in shown
-
-
-def test_an_experiment_asked_for_again_is_one_and_a_single_run_is_made_each_time(
-    qtbot: QtBot, workbench: Workbench
-) -> None:
-    queue, same = workbench.queue, plan("the same", seconds=600.0, steps=0)
-    queue.add(same)
-    qtbot.waitUntil(lambda: bool(runs_of(workbench)))
-    queue.add(same)
-    spec = complete("dummy", {"gpus": 0, "steps": 20}, Machine())
-    queue.add_run(spec)
-    queue.add_run(spec)
-    queue.add(plan("the same", repeats=2, seconds=600.0, steps=0))
-
-    def planned() -> list[tuple[int, int]]:
-        return [(len(each.variants), each.repeats) for each in map(entry_plan, entries_of(workbench))]
-
-    qtbot.waitUntil(lambda: planned() == [(2, 2), (1, 1), (1, 1)])
 
 
 def entry_texts(view: QueueView) -> list[str]:
@@ -549,26 +529,6 @@ def test_what_another_version_queued_is_said_and_the_others_go_on(qtbot: QtBot, 
     assert "“known” is complete" in ended.args[1]
     qtbot.waitUntil(lambda: entry_texts(view) == ["newer: paused", "known: complete"])
     assert "Entry 1 of the queue cannot be read by this version" in form_text(workbench)
-
-
-def test_what_another_program_runs_is_shown_as_that_until_it_has_ended(
-    qtbot: QtBot, workbench: Workbench, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queue_controller, "_POLL_S", 0.1)
-    command = (sys.executable, "-m", "app", "experiment", "dummy", "--db", str(workbench.database))
-    settings = ("-s", "batch_size=8,16", "-s", "gpus=0", "-s", "seconds=0.1", "--repeats", "1", "--no-gate")
-    processor = Leases().take([CPU], 1)
-    assert processor is not None, "its first run waits for it until it was seen"
-    with subprocess.Popen([*command, *settings], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as other:
-        qtbot.waitUntil(lambda: any(entry.owned for entry in entries_of(workbench)))
-        view = view_of(workbench)
-        qtbot.waitUntil(lambda: "Running in another program" in displayed_text(view))
-        assert not view.offer_banner.isVisible()
-        assert not view.pause_all.isVisible()
-        processor.release()
-        qtbot.waitUntil(lambda: not view.isVisible())
-    assert other.returncode == 0
-    assert not workbench.queue.running
 
 
 def test_what_an_import_brings_is_offered_and_nothing_begins(
