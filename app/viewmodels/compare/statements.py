@@ -460,10 +460,8 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     "That slows them.",
     "throttled hardware slowdown": "GPUs were throttled by a hardware slowdown in {where}, for {share_pct} of the "
     "measured part. That slows them.",
-    "clocks": "The GPU clock was {clock_mhz} of {highest_mhz} in {where}. Between variants it is {apart_pct} apart. "
-    "{consequence}",
-    "clocks_power": "The power limit kept the GPU clock at {clock_mhz} of {highest_mhz} in {where}. Between variants "
-    "it is {apart_pct} apart. {consequence}",
+    "clocks": "The GPU clock was {clock_mhz} of {highest_mhz} in {where}. {consequence}",
+    "clocks_power": "The power limit kept the GPU clock at {clock_mhz} of {highest_mhz} in {where}. {consequence}",
     environment_keys.OTHERS_ON_GPU_KEY: "Other processes used the GPU during a run, which makes it slower. {reasons}",
     environment_keys.IDLE_WAIT_KEY: "The wait for idle GPUs timed out; runs may be slower. {reasons}",
     environment_keys.STOOD_STILL_KEY: "Everything was suspended during a run, and its figures hold that time too. "

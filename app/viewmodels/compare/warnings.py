@@ -483,8 +483,9 @@ def _spread_over_gpus(runs: Sequence[StoredRun], baseline: int | None) -> tuple[
 def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> list[Statement]:
     """Report GPUs that ran below the highest clock seen: a note if by their power limit, otherwise a warning.
 
-    A step slows by no more than its clock. A fast variant may draw so much power that its own clock falls; that is part
-    of the result, which depends on the power limit and the GPU.
+    A step slows by no more than its clock, so a ratio changes by no more than that of the variants' mean clocks. A fast
+    variant may draw so much power that its own clock falls; that is part of the result, which depends on the power
+    limit and the GPU.
     """
     highest = highest_clock_mhz(runs)
     clocks = {run.row.run: clock for run in runs if (clock := mean_clock_mhz(run)) is not None}
@@ -501,8 +502,7 @@ def clock_warnings(runs: Sequence[StoredRun], baseline: int | None = None) -> li
         "clock_mhz": tuple(slow.values()),
         "highest_mhz": highest,
         "where": _where(slow, runs),
-        "apart_pct": 100 * max((abs(clock / base - 1) for clock in means.values()), default=0.0),
-        "possible_pct": 100 * (1 - min(slow.values()) / highest),
+        "possible_pct": 100 * max((abs(clock / base - 1) for clock in means.values()), default=0.0),
     }
     values = {run: units.megahertz(clock) for run, clock in clocks.items()}
     return [Statement("clocks_power", facts, values) if by_power else Statement("clocks", facts, values, "warning")]
