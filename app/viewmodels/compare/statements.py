@@ -191,9 +191,11 @@ def _by_region(v: Any) -> str:
     unit = unit_of([v.ratio.value, *(region.ratio.value for region in v.regions if region.decided)])
     first, *others = v.regions
     texts = [f"{_beats(v, unit)} {_at(first)}{_interval(v.ratio, unit)}"]
-    for region in others:
-        says = f"{_is_faster(region.winner, region.ratio.value, unit, trains=v.trains)}{_interval(region.ratio, unit)}"
-        texts.append(f"{_at(region)} {says if region.decided else 'it is not known'}")
+    for region in (region for region in others if region.decided):
+        says = _is_faster(region.winner, region.ratio.value, unit, trains=v.trains)
+        texts.append(f"{_at(region)} {says}{_interval(region.ratio, unit)}")
+    if undecided := [_at(region) for region in others if not region.decided]:
+        texts.append(f"{undecided[0] if len(undecided) == 1 else 'elsewhere'} it is not known")
     return f"{'; '.join(texts)}."
 
 
@@ -221,7 +223,7 @@ def _ranks(v: Any) -> str:
         return f"{two}{lead}; which of the two leads is unknown{ends}."
     texts[0] += ends
     if v.rivals:
-        return f"{winner} measured {of} {v.of}: {', '.join(texts)}{slowest}; {v.rivals} others may be as fast."
+        return f"{winner} measured {of} {v.of}: {texts[0]}; {v.rivals} others may be as fast."
     return f"{agree(winner, 'is')} the {of}: {', '.join(texts)}{slowest}."
 
 
