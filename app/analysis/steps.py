@@ -18,14 +18,24 @@ TOLERANCE = 0.02
 
 
 class TracedStep(NamedTuple):
-    """The kernels of one traced step on one GPU: their number, and the time in which any ran, or any that computes."""
+    """The kernels of one traced step on one GPU: their number, and the time in which any ran, or any that computes.
+
+    `exchange_ms` is the time in which kernels only exchange, on the GPU that waits least for the others.
+    """
 
     busy_ms: float
     compute_ms: float
     kernels: float
+    exchange_ms: float
 
-    def fits(self, step_ms: float) -> bool:
-        return self.busy_ms <= (1 + TOLERANCE) * step_ms
+    def busy_within(self, step_ms: float) -> float | None:
+        """Return the time of kernels that fits a measured step, None if no time does.
+
+        A profiler slows the hosts of ranks differently, and the kernel of an exchange waits for the slowest rank: if
+        all kernels take longer than the step, those of the exchange count as on the GPU that waits least.
+        """
+        times_ms = (self.busy_ms, self.compute_ms + self.exchange_ms)
+        return next((busy_ms for busy_ms in times_ms if busy_ms <= (1 + TOLERANCE) * step_ms), None)
 
 
 IdleCause = Literal["host", "kernel", "other"]
@@ -54,19 +64,18 @@ def step_parts(traced: TracedStep | None, step_ms: float | None) -> StepParts | 
     None without a trace or a measured step, or if they do not fit. Kernels longer than the step are shortened to it if
     within `TOLERANCE`.
     """
-    if traced is None or not step_ms or not traced.fits(step_ms):
+    if traced is None or not step_ms or (busy_ms := traced.busy_within(step_ms)) is None:
         return None
-    factor = min(1.0, step_ms / traced.busy_ms) if traced.busy_ms else 1.0
-    busy_ms, compute_ms = factor * traced.busy_ms, factor * traced.compute_ms
+    factor = min(1.0, step_ms / busy_ms) if busy_ms else 1.0
+    busy_ms, compute_ms = factor * busy_ms, factor * traced.compute_ms
     return StepParts(
         compute_ms=compute_ms, communication_ms=max(0.0, busy_ms - compute_ms), idle_ms=max(0.0, step_ms - busy_ms)
     )
 
 
 def traced_device(device: DeviceTime, steps: int) -> TracedStep:
-    return TracedStep(
-        busy_ms=device.busy_ns / 1e6 / steps, compute_ms=device.compute_ns / 1e6 / steps, kernels=device.kernels / steps
-    )
+    busy_ms, compute_ms, kernels = device.busy_ns / 1e6 / steps, device.compute_ns / 1e6 / steps, device.kernels / steps
+    return TracedStep(busy_ms, compute_ms, kernels, exchange_ms=busy_ms - compute_ms)
 
 
 def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
@@ -83,7 +92,7 @@ def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
     # Runs older than device times: a single GPU exchanges nothing.
     busy_ms = evidence.busy_ns / 1e6 / evidence.steps
     kernels = sum(kernel.count for kernel in evidence.kernels) / evidence.steps
-    return TracedStep(busy_ms=busy_ms, compute_ms=busy_ms, kernels=kernels)
+    return TracedStep(busy_ms, compute_ms=busy_ms, kernels=kernels, exchange_ms=0.0)
 
 
 def mean_present(values: Iterable[float | None]) -> float | None:
@@ -92,7 +101,10 @@ def mean_present(values: Iterable[float | None]) -> float | None:
 
 
 def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
-    return TracedStep(*(sum(values) / len(steps) for values in zip(*steps, strict=True))) if steps else None
+    if not steps:
+        return None
+    busy_ms, compute_ms, kernels, _ = (sum(values) / len(steps) for values in zip(*steps, strict=True))
+    return TracedStep(busy_ms, compute_ms, kernels, exchange_ms=min(step.exchange_ms for step in steps))
 
 
 def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:

@@ -272,7 +272,7 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
     traced_steps = f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part"
     text = f"{traced_steps}, {a_step} each on average with the profiler."
-    if traced is None or step_ms is None or traced.fits(step_ms):
+    if traced is None or step_ms is None or traced.busy_within(step_ms) is not None:
         return text
     kernels, step = units.milliseconds(traced.busy_ms), units.milliseconds(step_ms)
     return (

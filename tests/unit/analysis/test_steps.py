@@ -17,6 +17,7 @@ from app.analysis.steps import (
     busy_share,
     gpu_step_ms,
     imbalance,
+    mean_step,
     measured_step_ms,
     run_slow_products,
     run_traced_step,
@@ -39,7 +40,7 @@ LUCK = st.floats(0.3, 3)
 
 
 def traced(busy_ms: float, compute_ms: float, kernels: float = 100.0) -> TracedStep:
-    return TracedStep(busy_ms=busy_ms, compute_ms=compute_ms, kernels=kernels)
+    return TracedStep(busy_ms, compute_ms, kernels, exchange_ms=busy_ms - compute_ms)
 
 
 def test_kernels_count_by_the_trace_and_idle_is_the_rest_of_the_measured_step() -> None:
@@ -63,6 +64,16 @@ def test_kernels_a_little_longer_than_the_step_are_shortened_to_it_and_much_long
     assert (parts.compute_ms, parts.communication_ms, parts.idle_ms) == pytest.approx((4.0, 1.0, 0.0))
     assert step_parts(traced(5.2, 4.0), 5.0) is None
     assert (step_parts(None, 5.0), step_parts(traced(1.0, 1.0), None)) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("step_ms", "parts"), [(6.0, (4.0, 2.0, 0.0)), (5.8, (4.0, 1.0, 0.8)), (4.96, (3.968, 0.992, 0.0)), (4.8, None)]
+)
+def test_an_exchange_counts_as_on_the_gpu_that_waits_least_where_its_kernels_do_not_fit(
+    step_ms: float, parts: tuple[float, ...] | None
+) -> None:
+    """A profiler slows one rank, for which the other's kernel waits 2 ms more than it does without a profiler."""
+    assert step_parts(mean_step([traced(5.0, 4.0), traced(7.0, 4.0)]), step_ms) == (parts and pytest.approx(parts))
 
 
 @given(MS, st.floats(0, 1), st.floats(1e-3, 1000))
@@ -150,8 +161,8 @@ def test_kernels_of_every_reference_run_fit_its_step_and_the_parts_add_up(refere
         assert min(parts.compute_ms, parts.communication_ms, parts.idle_ms) >= 0, run.row.run
         assert parts.step_ms == pytest.approx(step_ms)
         assert run.row.summary.gpu_step_ms == pytest.approx(gpu_step_ms(run)), "the migration computes it in SQL"
-    # 2,230 kernels of a graph, and ranks that wait, take longer traced.
-    assert sorted(too_long) == [(1, True)] * 3 + [(2, False)] * 2
+    # 2,230 kernels of a graph take longer traced.
+    assert too_long == [(1, True)] * 3
 
 
 def test_the_ladder_by_the_time_of_its_kernels(reference: list[StoredRun]) -> None:
