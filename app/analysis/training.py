@@ -10,7 +10,7 @@ from typing import Literal
 from app.analysis.intervals import PLANNED_LEVEL, Estimate, difference
 from app.analysis.summary import epoch_totals
 from app.analysis.verdict import SEED, group_runs, without
-from app.values.records import RunHeader
+from app.values.records import StoredRun
 
 ACCURACY_MARGIN_POINTS = 0.5
 """Accuracies that differ by fewer percentage points count as the same."""
@@ -35,13 +35,13 @@ class AccuracyComparison:
     decision: AccuracyDecision
 
 
-def accuracies_pct(runs: Sequence[RunHeader]) -> tuple[float, ...]:
+def accuracies_pct(runs: Sequence[StoredRun]) -> tuple[float, ...]:
     """Return the accuracy after the last epoch of each completed run, in percent."""
     completed = (epoch_totals(run.epochs) for run in runs if run.row.completed)
     return tuple(100 * totals.accuracy for totals in completed if totals)
 
 
-def group_by_training(runs: Sequence[RunHeader]) -> list[tuple[RunHeader, ...]]:
+def group_by_training(runs: Sequence[StoredRun]) -> list[tuple[StoredRun, ...]]:
     """Group runs with epochs that differ only in their seed, in order of first appearance."""
     return group_runs([run for run in runs if run.epochs], lambda run: without(run.row.spec, SEED))
 

@@ -197,19 +197,6 @@ class StoredRun:
     boot_id: str = ""
 
     @property
-    def header(self) -> RunHeader:
-        """The run without its measurements."""
-        gpus = (columns.device for columns in self.samples if columns.device.kind == "gpu")
-        return RunHeader(
-            row=self.row,
-            environment=self.environment,
-            gpu_uuids=frozenset(gpu.device for gpu in gpus),
-            portability=self.portability,
-            equality=self.equality,
-            epochs=self.epochs,
-        )
-
-    @property
     def measure_start_ns(self) -> int | None:
         """When its `measure` phase began, the time 0 of comparisons; None if it never did."""
         return next((phase.start_ns for phase in self.phases if phase.name == "measure"), None)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
+from app.analysis.comparability import used_gpus
 from app.paths import program_version
 from app.queries import ExperimentProgress, QueueEntry
 from app.runs.environment import sources_hash
@@ -157,7 +158,19 @@ def header(
     seconds: float = 20.0,
 ) -> RunHeader:
     """Return such a run without its measurements."""
-    return result(number, spec, throughput, outcome=outcome, seconds=seconds).header
+    return header_of(result(number, spec, throughput, outcome=outcome, seconds=seconds))
+
+
+def header_of(run: StoredRun) -> RunHeader:
+    """Return what `Store.load_header` reads of a run."""
+    return RunHeader(
+        row=run.row,
+        environment=run.environment,
+        gpu_uuids=used_gpus(run),
+        portability=run.portability,
+        equality=run.equality,
+        epochs=run.epochs,
+    )
 
 
 def environment_here(inventory: Inventory) -> dict[str, str]:

@@ -24,7 +24,7 @@ from app.analysis.verdict import (
 from app.metrics import METRICS, RunMetrics, run_metrics
 from app.values import units
 from app.values.fields import plotted_fields
-from app.values.records import RunHeader, RunRow, StoredRun, worst_state
+from app.values.records import RunRow, StoredRun, worst_state
 from app.viewmodels.charts.model import Chart, PointChart
 from app.viewmodels.charts.palette import (
     MAX_COMPARED,
@@ -350,14 +350,14 @@ def _uncounted(rows: Sequence[RunRow]) -> list[Statement]:
 
 
 def _accuracy_notes(compared_runs: ComparedRuns, baseline: int) -> list[Statement]:
-    groups = group_by_training([run.header for run in compared_runs.runs])
+    groups = group_by_training(compared_runs.runs)
     base = next((group for group in groups if any(run.row.run == baseline for run in group)), ())
     others = [group for group in groups if group is not base and len(group) >= MIN_REPEATS]
     if len(base) < MIN_REPEATS:
         return []
     names = names_in_parts([without(group[0].row.spec, SEED) for group in (base, *others)])
 
-    def level(group: Sequence[RunHeader]) -> float:
+    def level(group: Sequence[StoredRun]) -> float:
         return family_level([run.row for run in group], [run.row for run in base], len(others))
 
     reference, notes = accuracies_pct(base), []

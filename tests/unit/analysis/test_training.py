@@ -69,9 +69,7 @@ def test_the_first_epoch_that_reaches_an_accuracy_ends_the_time_to_it() -> None:
 
 def decided(one: list[float], other: list[float]) -> AccuracyDecision:
     mine, theirs = (
-        accuracies_pct(
-            [replace(result(n, variant("NHWC", 1)), epochs=epochs([one / 100], 1.0)).header for n, one in side]
-        )
+        accuracies_pct([replace(result(n, variant("NHWC", 1)), epochs=epochs([one / 100], 1.0)) for n, one in side])
         for side in (enumerate(one, 1), enumerate(other, 50))
     )
     comparison = present(compare_accuracy(mine, theirs))

@@ -24,7 +24,7 @@ from app.values.records import RunRow, StoredRun
 from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.experiment.preview import sequential_reason
 from tests.fakes.command_line import Run
-from tests.fakes.experiments import header, result
+from tests.fakes.experiments import header, header_of, result
 from tests.fakes.reference import copy_reference
 from tests.unit.viewmodels.events import GPU_INVENTORY
 from workloads.catalog import Machine, complete
@@ -42,7 +42,7 @@ STEADY = [
     for first, spec in ((0, SMALL), (10, LARGE))
     for number, value in enumerate((1000.0, 1001.0, 999.0, 1000.5), 1)
 ]
-HEADERS = [run.header for run in STEADY]
+HEADERS = [header_of(run) for run in STEADY]
 
 
 def load(run: int) -> StoredRun:
@@ -182,7 +182,7 @@ def test_a_chosen_baseline_stays_where_another_variant_is_steadier() -> None:
     runs = {run.row.run: run for run in (*noisy, *STEADY[4:])}
     for has_baseline, baseline in ((False, 11), (True, 1)):
         plan = structs.replace(PLAN, has_baseline=has_baseline)
-        experiment = Experiment.from_runs(plan, "stopped", [run.header for run in runs.values()], CPU)
+        experiment = Experiment.from_runs(plan, "stopped", [header_of(run) for run in runs.values()], CPU)
         compared = experiment_result(experiment, runs_in_order(experiment, runs.__getitem__)).comparison
         assert compared.baseline == baseline
         assert compute_verdict(rows, plan_question(plan, rows).baseline).results[0].is_baseline is (baseline == 1)

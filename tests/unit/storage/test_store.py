@@ -101,7 +101,7 @@ def test_a_run_comes_back_whole(store: Store) -> None:
     assert stored.environment == {**ENVIRONMENT, "keras": "3.15.1"}
     assert stored.log == LOG
     assert (stored.evidence, stored.portability, stored.epochs) == (EVIDENCE, (PORTABILITY,), EPOCHS)
-    assert stored.equality == stored.header.equality == store.load_header(run).equality == (EQUALITY,)
+    assert stored.equality == store.load_header(run).equality == (EQUALITY,)
 
 
 @pytest.mark.parametrize(

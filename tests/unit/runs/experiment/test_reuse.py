@@ -27,7 +27,7 @@ from app.values.environment_keys import HOST_ID_KEY, HOST_KEY, SOURCES_KEY, STOO
 from app.values.plan import Plan
 from app.values.records import REFERENCE_TAG, StoredRun
 from app.values.samples import HOST, Device, Inventory
-from tests.fakes.experiments import ENVIRONMENT, aged, result
+from tests.fakes.experiments import ENVIRONMENT, aged, header_of, result
 from tests.present import present
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import (
@@ -228,7 +228,7 @@ def test_a_run_on_the_cpu_counts_if_onednn_was_as_it_would_be_now(
     devices = (Device(device=HOST, kind="host", index=-1, name="A processor"),)
     here = current_fingerprint(Inventory(machine=CPU_MACHINE, devices=devices))
     assert here.variables[ONEDNN_KEY] == "on"
-    here = replace(run_fingerprint(result(1, SMALL).header), variables=here.variables)
+    here = replace(run_fingerprint(header_of(result(1, SMALL))), variables=here.variables)
     plan = Plan(name="one", variants=(SMALL,), repeats=3, reuse=True)
     facts: tuple[dict[str, str], ...] = (
         {ONEDNN_KEY: "on"},
@@ -260,26 +260,26 @@ def made(number: int, pct: float, *, large: bool = False, outcome: OutcomeName =
 )
 def test_a_throttled_run_counts_only_if_it_repeats_one(throttled_pct: list[float], counts: list[bool]) -> None:
     repeated = ThrottleFilter()
-    assert [repeated.accepts(made(number, pct).header) for number, pct in enumerate(throttled_pct)] == counts
+    assert [repeated.accepts(header_of(made(number, pct))) for number, pct in enumerate(throttled_pct)] == counts
 
 
 def test_a_run_that_was_suspended_is_made_once_more() -> None:
     repeated = ThrottleFilter()
     environment = {**ENVIRONMENT, STOOD_STILL_KEY: "600"}
-    suspended = [result(number, SMALL, environment=environment).header for number in (1, 2)]
+    suspended = [header_of(result(number, SMALL, environment=environment)) for number in (1, 2)]
     assert [repeated.accepts(run) for run in suspended] == [False, True]
 
 
 def test_each_variant_is_repeated_for_itself() -> None:
     repeated = ThrottleFilter(20.0)
     runs = [made(1, 30), made(2, 30, large=True), made(3, 30), made(4, 19, large=True)]
-    assert [repeated.accepts(run.header) for run in runs] == [False, False, True, True]
+    assert [repeated.accepts(header_of(run)) for run in runs] == [False, False, True, True]
 
 
 def test_what_measured_nothing_is_not_judged() -> None:
     repeated = ThrottleFilter()
     runs = [made(1, 30), made(2, 30, outcome="failed"), made(3, 30, outcome="out_of_memory"), made(4, 30)]
-    assert [repeated.accepts(run.header) for run in runs] == [False, True, True, True]
+    assert [repeated.accepts(header_of(run)) for run in runs] == [False, True, True, True]
 
 
 def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_path: Path) -> None:
@@ -288,10 +288,11 @@ def test_an_experiment_that_goes_on_knows_what_is_still_to_be_repeated(database_
     with Store.open(database_path) as store:
         for run in (made(1, 0), made(2, 30, large=True)):
             keep(store, run)
-        reusable = reusable_runs(store, plan, run_fingerprint(made(1, 0).header), CPU_MACHINE, throttle_filter=repeated)
+        fingerprint = run_fingerprint(header_of(made(1, 0)))
+        reusable = reusable_runs(store, plan, fingerprint, CPU_MACHINE, throttle_filter=repeated)
     assert [run.row.run for run in reusable.runs] == [1]
     assert reusable.excluded == 0
-    assert repeated.accepts(made(3, 30, large=True).header)
+    assert repeated.accepts(header_of(made(3, 30, large=True)))
 
 
 def test_what_is_only_shown_is_judged_alike(database_path: Path) -> None:
@@ -308,5 +309,5 @@ def test_a_run_without_its_measurements_is_the_same_run(database_path: Path) -> 
     (found,) = counted(database_path, on_one_gpu(1)).runs
     with Store.open(database_path) as store:
         whole = store.load(found.row.run)
-    assert found == whole.header
+    assert found == header_of(whole)
     assert found.gpu_uuids == used_gpus(whole) != frozenset()
