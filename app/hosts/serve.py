@@ -131,7 +131,7 @@ def end_everything(scratch: Path) -> None:
         psutil.wait_procs(left, _SOON_S)
     if left:
         numbers = ", ".join(str(process.pid) for process in left)
-        print_error(f"A process started here does not end ( {numbers}): it may hang in a driver.")
+        print_error(f"A process started here does not end ({numbers}): it may hang in a driver.")
     shutil.rmtree(scratch, ignore_errors=True)
 
 

@@ -157,7 +157,7 @@ def test_a_program_is_read_as_protobuf_reads_it(workload: str) -> None:
 def test_calls_of_cudnn_in_a_program_are_products() -> None:
     from tensorflow.compiler.xla.service import hlo_pb2
 
-    """A program for a GPU, by hand: XLA keeps the target of a call."""
+    # A program for a GPU, by hand: XLA keeps the target of a call.
     module = hlo_pb2.HloModuleProto(entry_computation_id=1)
     computation = module.computations.add(id=1)
     operand = computation.instructions.add(id=1, name="x", opcode="parameter")
