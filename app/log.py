@@ -47,10 +47,6 @@ def configure(level: str | None = None) -> None:
         return
     from logging.handlers import RotatingFileHandler  # here: slow to import, and the window's first paint must not wait
 
-    class PrivateFile(RotatingFileHandler):
-        _open = _open_log
-        handleError = _drop_line  # noqa: N815 - logging's name
-
     if chosen not in LEVELS:
         logger.setLevel(_DEFAULT_LEVEL.upper())
     folder = log_folder()
@@ -62,7 +58,7 @@ def configure(level: str | None = None) -> None:
         logger.addHandler(logging.NullHandler())
         return
     path = folder / f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    _add_handler(PrivateFile(path, maxBytes=_MAX_BYTES, backupCount=_ROTATED_FILES, encoding="utf-8", delay=True))
+    _add_handler(RotatingFileHandler, path, maxBytes=_MAX_BYTES, backupCount=_ROTATED_FILES)
 
 
 def configure_child() -> None:
@@ -72,12 +68,8 @@ def configure_child() -> None:
         return
     from logging.handlers import WatchedFileHandler  # follows the program when it starts a new file
 
-    class PrivateFile(WatchedFileHandler):
-        _open = _open_log
-        handleError = _drop_line  # noqa: N815 - logging's name
-
     logging.getLogger(_PROGRAM).setLevel(os.environ.get(LEVEL_VARIABLE, _DEFAULT_LEVEL).upper())
-    _add_handler(PrivateFile(path, encoding="utf-8", delay=True))
+    _add_handler(WatchedFileHandler, Path(path))
 
 
 def child_environment() -> dict[str, str]:
@@ -130,7 +122,10 @@ def _drop_line(handler: logging.Handler, record: logging.LogRecord) -> None:
         logging.Handler.handleError(handler, record)
 
 
-def _add_handler(handler: logging.Handler) -> None:
+def _add_handler(kind: type[logging.FileHandler], path: Path, **options: int) -> None:
+    """Add a handler of this class, with a private file that is created with the first line."""
+    private = type("PrivateFile", (kind,), {"_open": _open_log, "handleError": _drop_line})
+    handler: logging.FileHandler = private(path, encoding="utf-8", delay=True, **options)
     handler.addFilter(_add_run_number)
     formatter = _PlainFormatter(
         "%(asctime)s.%(msecs)03d %(levelname)-7s %(process)d %(name)s:%(run)s %(message)s", "%Y-%m-%d %H:%M:%S"
