@@ -14,7 +14,6 @@ from app.errors import UserError
 from app.paths import PROGRAM, weights_path
 from app.queries import (
     NO_QUESTION,
-    RUN_ORDERS,
     Common,
     FacetCounts,
     Question,
@@ -26,8 +25,7 @@ from app.queries import (
 )
 from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
-from app.storage.database import get_setting, set_setting, transaction, translate_sqlite_errors
-from app.storage.known_settings import HIDDEN_FIGURES, SHOWN_COLUMNS
+from app.storage.database import transaction, translate_sqlite_errors
 from app.storage.listing import count_facets
 from app.storage.owner import unfinished_runs
 from app.values.plan import decode_plan
@@ -179,24 +177,6 @@ class Library:
             queue.delete_empty(self._db)
         for path in weights:
             path.unlink(missing_ok=True)
-
-    def shown_columns(self) -> tuple[str, ...] | None:
-        """Return the columns that the list of runs shows, in order; None if never chosen."""
-        with translate_sqlite_errors(self.path):
-            stored = get_setting(self._db.conn, SHOWN_COLUMNS)
-        return None if stored is None else tuple(name for name in RUN_ORDERS if name in stored)
-
-    def show_columns(self, columns: Sequence[str]) -> None:
-        with transaction(self._db, self.path):
-            set_setting(self._db.conn, SHOWN_COLUMNS, columns)
-
-    def hidden_figures(self) -> frozenset[str]:
-        with translate_sqlite_errors(self.path):
-            return get_setting(self._db.conn, HIDDEN_FIGURES) or frozenset()
-
-    def hide_figures(self, names: Iterable[str]) -> None:
-        with transaction(self._db, self.path):
-            set_setting(self._db.conn, HIDDEN_FIGURES, frozenset(names))
 
     def earlier_runs(self, run: int, excluding: Sequence[int], limit: int) -> list[int]:
         """Return at most `limit` earlier completed runs of a run's variant, newest first."""

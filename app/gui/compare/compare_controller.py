@@ -19,6 +19,8 @@ from app.gui.compare.screen import CompareView
 from app.gui.threads import Background
 from app.gui.window_state import WindowState
 from app.queries import Question, RunQuery
+from app.storage.database import load_setting, save_setting
+from app.storage.known_settings import HIDDEN_FIGURES
 from app.storage.store import Store
 from app.values.records import StoredRun
 from app.viewmodels.charts.palette import MAX_COMPARED
@@ -319,9 +321,7 @@ class CompareController(QObject):
             self._view.painted.emit()
 
     def _save_columns(self, names: frozenset[str]) -> None:
-        self._background.ask(
-            self._database, lambda store: store.library.hide_figures(names), lambda _: None, self._fail
-        )
+        self._background.run(lambda: save_setting(self._database, HIDDEN_FIGURES, names), lambda _: None, self._fail)
 
     def _fail(self, error: UserError) -> None:
         self._view.leave_reading()
@@ -358,7 +358,8 @@ def _read_runs(
     report(len(stored), len(chosen), answer)
     compared_runs = prepare_comparison(stored, max(0, len(runs) - MAX_COMPARED), asked)
     baseline = baseline or default_baseline([run.row for run in compared_runs.runs])
-    return _compare_with_earlier(store, compared_runs, baseline, margin_pct), store.library.hidden_figures()
+    comparison = _compare_with_earlier(store, compared_runs, baseline, margin_pct)
+    return comparison, load_setting(store.path, HIDDEN_FIGURES) or frozenset()
 
 
 def _compare_with_earlier(store: Store, runs: ComparedRuns, baseline: int, margin_pct: float | None) -> Comparison:

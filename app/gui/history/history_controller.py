@@ -19,9 +19,11 @@ from app.gui.threads import Background, Result
 from app.gui.widgets.dialogs import ask_for_new_file, open_on_desktop
 from app.gui.window_state import WindowState
 from app.paths import weights_path
-from app.queries import FacetCounts, RunQuery
+from app.queries import RUN_ORDERS, FacetCounts, RunQuery
 from app.runs.undo import Edit
 from app.storage import retention
+from app.storage.database import load_setting, save_setting
+from app.storage.known_settings import SHOWN_COLUMNS
 from app.storage.library import Library
 from app.storage.reference import reference_runs
 from app.storage.store import Store
@@ -83,7 +85,9 @@ class ChosenRuns(QObject):
         menu.purge_requested.connect(lambda runs: view.ask_to_purge(runs, lambda: self._purge(runs)))
         view.overview.footer.undo.clicked.connect(actions.undo)
         view.overview.columns_chosen.connect(
-            lambda columns: self._read(lambda store: store.library.show_columns(columns), lambda _: self.changed.emit())
+            lambda columns: self._read(
+                lambda store: save_setting(store.path, SHOWN_COLUMNS, columns), lambda _: self.changed.emit()
+            )
         )
         view.diff.swap_requested.connect(self.show_diff)
         view.diff.save_requested.connect(self._ask_to_save)
@@ -416,11 +420,11 @@ def _read_listing(store: Store, query: RunQuery, source: Listing | None) -> List
 
 
 def _read_offered(store: Store, *, deleted: bool) -> HistoryOptions:
-    library = store.library
+    library, columns = store.library, load_setting(store.path, SHOWN_COLUMNS) or ()
     return HistoryOptions(
         totals=library.totals(deleted=deleted),
         experiments=library.experiments(),
-        columns=library.shown_columns() or DEFAULT_COLUMNS,
+        columns=tuple(name for name in RUN_ORDERS if name in columns) or DEFAULT_COLUMNS,
         census=library.census(),
         reference=len(reference_runs(store)),
     )

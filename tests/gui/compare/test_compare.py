@@ -28,6 +28,8 @@ from app.gui.window_state import write_states
 from app.queries import Question
 from app.report.charts.canvas import Drawing
 from app.report.charts.draw import draw_chart
+from app.storage.database import load_setting
+from app.storage.known_settings import HIDDEN_FIGURES
 from app.storage.store import Store
 from app.values.events import Outcome, Summary
 from app.values.plan import Plan, encode_plan
@@ -605,8 +607,7 @@ def test_columns_can_be_left_out_and_that_is_remembered(screen: ComparePage, dat
     menu.close()
     screen.compare(1, 2, 3)
     assert table.isColumnHidden(outcome)
-    with Store.open(database) as store:
-        assert store.library.hidden_figures() == {"throughput"}
+    assert load_setting(database, HIDDEN_FIGURES) == frozenset({"throughput"})
 
 
 def test_the_table_can_be_copied(screen: ComparePage) -> None:

@@ -1,4 +1,4 @@
-"""Earlier runs of a variant and hidden columns, which the database gives a comparison."""
+"""Earlier runs of a variant, which the database gives a comparison."""
 
 from pathlib import Path
 
@@ -22,13 +22,3 @@ def test_earlier_runs_are_those_of_the_same_variant_that_completed_newest_first(
         assert store.load(2).samples[0].t_ns.size > 0
         assert all(one.t_ns.size == 0 for one in loaded.samples)
         assert store.library.earlier_runs(1, [], 10) == []
-
-
-def test_left_out_columns_are_remembered_in_the_database(database_path: Path) -> None:
-    with Store.open(database_path) as store:
-        assert store.library.hidden_figures() == frozenset()
-        store.library.hide_figures(["outcome", "step_p95"])
-    with Store.open(database_path) as store:
-        assert store.library.hidden_figures() == {"outcome", "step_p95"}
-        store.library.hide_figures([])
-        assert store.library.hidden_figures() == frozenset()
