@@ -153,9 +153,6 @@ class Theme(QObject):
         """Return the colour of a curve; the same index has the same hue on every screen."""
         return QColor(self.colours.curve(index))
 
-    def class_colour(self, index: int) -> QColor:
-        return QColor(self.colours.kernel_class(index))
-
 
 def ink_on(ground: QColor) -> QColor:
     """Return black or white, whichever contrasts more with a background: at least 4.5:1 (WCAG 2.2, with gamma 2.2)."""

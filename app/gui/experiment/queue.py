@@ -3,9 +3,9 @@
 import textwrap
 from collections.abc import Callable, Sequence
 
-from PySide6.QtCore import QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QPainter, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QProgressBar, QPushButton, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import Qt, Signal
+from PySide6.QtGui import QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QProgressBar, QPushButton, QWidget
 
 from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
@@ -20,17 +20,15 @@ from app.gui.widgets.basic import (
     show_text,
     text_label,
 )
-from app.gui.widgets.cell_delegate import ROW_HEIGHT, AnyIndex, CellDelegate, CellModel, paint_bar
+from app.gui.widgets.cell_delegate import ROW_HEIGHT, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.dialogs import ask_confirmation
 from app.gui.widgets.panes import FlowBar
 from app.gui.window_state import WindowState
 from app.viewmodels.experiment.queue import (
-    BAR_COLUMN,
     HOST_COLUMN,
     PYTHON_COLUMN,
     QUEUE_COLUMNS,
-    RUNS_COLUMN,
     WIDEST_CELLS,
     Banner,
     BannerAction,
@@ -95,10 +93,10 @@ class QueueView(QWidget):
 
     move_requested = Signal(int, int)
     """Emitted with an entry and a number of places; -1 is up."""
-    pause_requested = Signal(int, str)
+    pause_requested = Signal(object, str)
+    """Emitted with an entry, or None for all, and the action."""
     remove_requested = Signal(int)
     verdict_requested = Signal(int)
-    pause_all_requested = Signal(str)
     cancel_all_requested = Signal()
     answered = Signal(str)
     """Emitted with the answer to a banner."""
@@ -199,7 +197,7 @@ class QueueView(QWidget):
             banner.answered.connect(self.answered)
         self.fold.toggled.connect(self._unfold)
         QShortcut("Ctrl+J", self, self._toggle_entries)
-        self.pause_all.clicked.connect(lambda: self.pause_all_requested.emit(self._state.pause_action))
+        self.pause_all.clicked.connect(lambda: self.pause_requested.emit(None, self._state.pause_action))
         self.cancel_all.clicked.connect(self._ask_to_cancel_all)
         self.table.chosen_changed.connect(self._update_buttons)
         self.table.opened.connect(self.show_verdict.click)
@@ -254,7 +252,6 @@ class QueueView(QWidget):
 
 _MAX_ROWS = 6
 """The most visible rows; the plots above need their space."""
-_FRACTION_ROLE = Qt.ItemDataRole.UserRole + 1
 
 
 class QueueTableModel(CellModel):
@@ -267,25 +264,6 @@ class QueueTableModel(CellModel):
     def row_cells(self, row: int) -> Sequence[Cell]:
         return self.rows[row].cells
 
-    def data(self, index: AnyIndex, role: int = Qt.ItemDataRole.DisplayRole) -> object:
-        if role == _FRACTION_ROLE:
-            return self.rows[index.row()].fraction
-        if role == Qt.ItemDataRole.AccessibleTextRole and index.column() == BAR_COLUMN:
-            return self.rows[index.row()].cells[RUNS_COLUMN].text
-        return super().data(index, role)
-
-
-class _BarDelegate(CellDelegate):
-    """Adds the progress bar to the cells of all tables."""
-
-    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        if index.column() != BAR_COLUMN:
-            super().paint_cell(painter, option, index, cell)
-            return
-        area, colours = QRectF(self.content_area(option, index)), self._theme.colours
-        bar = QRectF(area.left(), area.center().y() - 2, area.width(), 4)
-        paint_bar(painter, bar, float(index.data(_FRACTION_ROLE)), QColor(colours.accent), QColor(colours.raised))
-
 
 class QueueTable(CellTable):
     """Keeps the selected entry while entries change."""
@@ -295,7 +273,7 @@ class QueueTable(CellTable):
 
     def __init__(self, theme: Theme) -> None:
         self._rows = QueueTableModel()
-        super().__init__(self._rows, _BarDelegate(theme))
+        super().__init__(self._rows, CellDelegate(theme))
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName("Queue")
         self.horizontalHeader().hide()

@@ -335,7 +335,6 @@ class QueueController(QObject):
         view = self._run_view.queue_view()
         view.move_requested.connect(self.move)
         view.pause_requested.connect(self.pause_or_resume)
-        view.pause_all_requested.connect(lambda action: self.pause_or_resume(None, action))
         view.remove_requested.connect(self.remove)
         view.cancel_all_requested.connect(self.cancel_all)
         view.verdict_requested.connect(self._show_runs)

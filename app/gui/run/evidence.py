@@ -185,7 +185,7 @@ def _table(header: Sequence[str], rows: Iterable[Iterable[str]], numbers: Collec
 def _bar(fraction: float, colour: int, theme: Theme) -> str:
     """Return a bar of at least one blank, because everything listed took some time."""
     blanks = "&nbsp;" * max(1, round(_BAR * fraction))
-    return f'<span style="background-color:{theme.class_colour(colour).name()}">{blanks}</span>'
+    return f'<span style="background-color:{theme.colours.kernel_class(colour)}">{blanks}</span>'
 
 
 def _coloured(text: str, colour: str) -> str:

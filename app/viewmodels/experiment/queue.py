@@ -9,7 +9,7 @@ from msgspec import structs
 
 from app.queries import QUEUED_STATES, EntryState, ExperimentProgress, TimeLeft
 from app.values import units
-from app.viewmodels.format.cells import Cell, Column, Tone
+from app.viewmodels.format.cells import Bar, Cell, Column, Tone
 from app.viewmodels.format.naming import short_name, variant_names
 from app.viewmodels.format.sentences import format_time_left
 
@@ -148,12 +148,11 @@ def quote_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QueueRow:
-    """One entry: its name, a cell for each column, the completed share, and the possible actions."""
+    """One entry: its name, a cell for each column, and the possible actions."""
 
     entry: int
     name: str
     cells: tuple[Cell, ...]
-    fraction: float
     can_move_up: bool = False
     can_move_down: bool = False
     pause_action: Literal["pause", "resume", ""] = ""
@@ -400,11 +399,11 @@ def _row(progress: ExperimentProgress, *, running_here: bool = False) -> QueueRo
             Cell(text=progress.host, tone="quiet", tooltip=progress.host),
             Cell(text=interpreters, tone="quiet", tooltip=interpreters),
             Cell(text=state, tone=style.tone, tooltip=tooltip),
-            Cell(text="", tooltip=tooltip),
-            Cell(text=f"{progress.done}/{progress.planned}", key=fraction),
+            Cell(
+                text=f"{progress.done}/{progress.planned}", key=fraction, tooltip=tooltip, bar=Bar(fraction, leads=True)
+            ),
             Cell(text=format_time_left(progress.left) if is_left else "", key=0),
         ),
-        fraction=fraction,
         pause_action=("resume" if progress.state == "paused" else "pause") if in_queue and not elsewhere else "",
         in_queue=in_queue,
         experiment=progress.experiment,
@@ -424,17 +423,15 @@ QUEUE_COLUMNS = (
     Column("Host", "The host it runs on; empty for this machine", numeric=False),
     Column("Python", "The Pythons that its runs name; empty for this program's own", numeric=False),
     Column("State", "Its state", numeric=False),
-    Column("Progress", "Share of its runs that are done", numeric=False),
     Column("Runs", "Runs with a result, of all planned"),
     Column("Left", "Expected time for the remaining runs"),
 )
-NAME_COLUMN, HOST_COLUMN, PYTHON_COLUMN, STATE_COLUMN, BAR_COLUMN, RUNS_COLUMN = range(6)
+NAME_COLUMN, HOST_COLUMN, PYTHON_COLUMN, STATE_COLUMN = range(4)
 WIDEST_CELLS = (
     Cell(text=""),
     Cell(text="gpu-server-1"),
     Cell(text="tf219, tf216"),
     Cell(text="running elsewhere"),
-    Cell(text="▮" * 8),
     Cell(text="000/000"),
     Cell(text="40 to 60 min"),
 )

@@ -4,7 +4,6 @@ from dataclasses import replace
 
 from app.queries import ExperimentProgress, TimeLeft
 from app.viewmodels.experiment.queue import (
-    BAR_COLUMN,
     NAME_COLUMN,
     QUEUE_COLUMNS,
     STATE_COLUMN,
@@ -12,6 +11,7 @@ from app.viewmodels.experiment.queue import (
     QueueModel,
     VerdictText,
 )
+from app.viewmodels.format.cells import Bar
 from workloads.catalog import Machine, complete
 
 SPEC = complete("dummy", {"gpus": 0}, Machine())
@@ -243,10 +243,9 @@ def test_a_long_name_is_told_by_its_first_words() -> None:
         assert offer.text == f"“{banner}” is unfinished: 2 of 6 runs done."
 
 
-def test_an_entry_has_a_cell_a_column_and_that_of_its_bar_has_no_words() -> None:
+def test_an_entry_has_a_cell_a_column_and_a_bar_below_its_runs() -> None:
     (row,) = board(replace(FIRST, host="gpu1", interpreters=("/opt/tf", "tf216"))).state(0.0).rows
     cells = row.cells
     assert len(cells) == len(QUEUE_COLUMNS) == len(WIDEST_CELLS)
-    assert [cell.text for cell in cells] == ["first", "gpu1", "/opt/tf, tf216", "waiting", "", "2/6", "1 to 2 min"]
-    assert (QUEUE_COLUMNS[NAME_COLUMN].title, QUEUE_COLUMNS[BAR_COLUMN].title) == ("Experiment", "Progress")
-    assert cells[BAR_COLUMN].tooltip == cells[STATE_COLUMN].tooltip
+    assert [cell.text for cell in cells] == ["first", "gpu1", "/opt/tf, tf216", "waiting", "2/6", "1 to 2 min"]
+    assert [cell.bar for cell in cells if cell.bar] == [Bar(2 / 6, leads=True)]
