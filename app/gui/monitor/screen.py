@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QRect, QRectF, Qt, Signal
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QRectF, Qt, Signal
 from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QShortcut
 from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QStyleOptionViewItem, QWidget
 
@@ -21,7 +21,7 @@ from app.gui.widgets.basic import (
     separator,
     toggle_button,
 )
-from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel, paint_bar, paint_course
+from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel, paint_course
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.panes import FlowBar, splitter
 from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
@@ -31,8 +31,6 @@ from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 
-_GRAPH_WIDTH, _BAR_WIDTH = 6 * GRID, 5 * GRID
-"""The least widths of a sparkline and a bar, which share the available space."""
 _WIDEST: dict[str, Cell] = {
     DEVICE: Cell(text="This machine · 8× H200", symbol="▾"),
     STATE: Cell(text="1 lost · 2 throttled · 1 shared", symbol="▲"),
@@ -43,7 +41,8 @@ _WIDEST: dict[str, Cell] = {
     PROCESSES: Cell(text="python3 (ann) and 1 more"),
 }
 """Cells that set their columns' least widths."""
-_GRAPHS = {"load_pct": _GRAPH_WIDTH, "power_mw": _GRAPH_WIDTH, "memory_bytes": _BAR_WIDTH}
+_GRAPHS = {"load_pct": 6 * GRID, "power_mw": 6 * GRID}
+"""The least widths of courses."""
 _REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.15, 0.5
 """Numbers that change more often than this are unreadable."""
 _ONLY_ROWS = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
@@ -89,40 +88,24 @@ class _TableModel(CellModel):
 
 
 class _GraphDelegate(CellDelegate):
-    """Adds sparklines and bars to the cells of all tables, and sets off hosts' rows."""
+    """Adds courses to the cells of all tables."""
 
-    def __init__(self, theme: Theme, rows: _TableModel) -> None:
+    def __init__(self, theme: Theme) -> None:
         super().__init__(theme)
-        self._rows = rows
         self.number_widths: dict[int, int] = {}
 
     def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        if isinstance(cell, GraphCell):
-            face = self.faces[self._rows.is_head(index.row())]
-            self._paint_graph(painter, self.content_area(option, index), index, cell, face)
-        else:
-            super().paint_cell(painter, option, index, cell)
+        super().paint_cell(painter, option, index, cell)
+        if isinstance(cell, GraphCell) and cell.course is not None:
+            area, number_width = QRectF(self.content_area(option, index)), self.number_widths[index.column()]
+            room = area.adjusted(0, 5, -number_width - GRID, -5)
+            if room.width() > 2 * GRID:
+                colours = self._theme.colours
+                paint_course(painter, room, cell.course, QColor(colours.faint if cell.tone else colours.accent))
 
     def shortened(self, cell: Cell, _index: AnyIndex, face: Face, width: int) -> str:
         """Return the beginning, which matters most, such as a state or a host's name."""
         return face.elided(cell.text, Qt.TextElideMode.ElideRight, width)
-
-    def _paint_graph(self, painter: QPainter, area: QRect, index: AnyIndex, cell: GraphCell, face: Face) -> None:
-        colours = self._theme.colours
-        unit_width = self.unit_widths.get(index.column(), 0)
-        painter.setPen(QColor(colours.faint if cell.faint else colours.text))
-        face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
-        painter.setPen(QColor(colours.faint if cell.faint else colours.muted))
-        unit = QRect(area.right() + 1 - unit_width + GRID // 2, area.y(), unit_width, area.height())
-        face.write(painter, unit, cell.unit)
-        room = QRectF(area).adjusted(0, 5, -self.number_widths.get(index.column(), 0) - GRID, -5)
-        if room.width() > 2 * GRID:
-            colour = QColor(colours.faint if cell.faint else colours.accent)
-            if cell.course is not None:
-                paint_course(painter, room, cell.course, colour)
-            elif cell.share is not None:
-                bar = QRectF(room.left(), room.center().y() - 3, room.width(), 6)
-                paint_bar(painter, bar, min(cell.share, 1.0), colour, QColor(colours.raised))
 
 
 class MonitorTable(CellTable):
@@ -141,7 +124,7 @@ class MonitorTable(CellTable):
     def __init__(self, monitor: MonitorModel, theme: Theme) -> None:
         self._monitor = monitor
         self._rows = _TableModel(monitor)
-        self._graphs = _GraphDelegate(theme, self._rows)
+        self._graphs = _GraphDelegate(theme)
         self._least: dict[int, int] = {}
         self._spare: dict[int, int] = {}
         self.selected: tuple[RowKey, ...] = ()

@@ -267,7 +267,7 @@ class CellDelegate(QStyledItemDelegate):
         face.write(painter, area.adjusted(0, 0, -unit_width, 0), cell.text, at_right=True)
         if unit_width and column not in self.sparks:
             painter.setPen(QColor(colours.faint if cell.tone and cell.unit else colours.muted))
-            face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, 0, 0), cell.unit)
+            face.write(painter, area.adjusted(area.width() - unit_width + self.gap(column), 0, GRID, 0), cell.unit)
         elif unit_width and cell.spark:
             room = QRectF(area).adjusted(area.width() - SPARK_PX, 6, 0, -6)
             paint_course(painter, room, np.asarray(cell.spark), QColor(colours.muted))
@@ -376,16 +376,6 @@ def paint_course(painter: QPainter, room: QRectF, course: Floats, colour: QColor
         painter.drawPolygon(QPolygonF([*line, *foot]))
         painter.setPen(QPen(colour, 1.2))
         painter.drawPolyline(QPolygonF(line))
-
-
-def paint_bar(painter: QPainter, bar: QRectF, share: float, colour: QColor, ground: QColor) -> None:
-    """Paint a rounded bar of which a share, from 0 to 1, is filled."""
-    painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-    painter.setPen(Qt.PenStyle.NoPen)
-    round_px = bar.height() / 2
-    for width, fill in ((bar.width(), ground), (share and max(2 * round_px, share * bar.width()), colour)):
-        painter.setBrush(fill)
-        painter.drawRoundedRect(QRectF(bar.left(), bar.top(), width, bar.height()), round_px, round_px)
 
 
 class CellHeader(QHeaderView):

@@ -11,7 +11,7 @@ from app.values.fields import FIELDS
 from app.values.limits import IMPLAUSIBLE
 from app.values.records import Floats
 from app.values.samples import HOST, Device, Inventory, Processes
-from app.viewmodels.format.cells import THIS_MACHINE, Cell, Column, Tone
+from app.viewmodels.format.cells import THIS_MACHINE, Bar, Cell, Column, Tone
 from app.viewmodels.format.naming import format_gpu_counts, short_gpu_name
 from app.viewmodels.format.telemetry_fields import describe_process, format_field
 from app.viewmodels.hosts import SILENT_S, HostState, connect_label, describe_stage
@@ -42,14 +42,9 @@ TABLE_COLUMNS: Mapping[str, Column] = {
 
 
 class GraphCell(Cell, frozen=True, kw_only=True, gc=False):
-    """A number beside its recent course, or beside a bar of its `share` of the total; both from 0 to 1.
-
-    It is `faint` if not current.
-    """
+    """A number beside its recent course, of values from 0 to 1; quiet if not current."""
 
     course: Floats | None = None
-    share: float | None = None
-    faint: bool = False
 
 
 def device_title(device: Device) -> str:
@@ -200,7 +195,6 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
     """
     readings = host.readings_of(device.device)
     values, state = readings.values(), readings.state(device)
-    faint = not readings.is_current
     name = f"{device_title(device)} · {short_gpu_name(device.name)}"
     label = f"{host.title} · {name}" if with_host else name
     totals = {
@@ -221,8 +215,8 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
             text,
             value,
             course=courses.of(host, [device], key, totals[key]) if has_course else None,
-            share=_share(value, totals[key]) if key == "memory_bytes" else None,
-            faint=faint,
+            total=totals[key] if key == "memory_bytes" else None,
+            is_current=readings.is_current,
         )
     return tuple(cells[key] for key in TABLE_COLUMNS)
 
@@ -255,7 +249,7 @@ def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tup
             text,
             value,
             course=courses.of(host, devices, key, per_device) if has_course else None,
-            share=_share(value, totals["memory_bytes"]) if key == "memory_bytes" else None,
+            total=totals[key] if key == "memory_bytes" else None,
         )
     return tuple(cells[key] for key in TABLE_COLUMNS)
 
@@ -280,14 +274,18 @@ def describe_count(severity: int, count: int) -> str:
 
 
 def _graph_cell(
-    text: str, key: float | None, *, course: Floats | None, share: float | None, faint: bool = False
+    text: str, value: float | None, *, course: Floats | None, total: float | None, is_current: bool = True
 ) -> GraphCell:
+    """Return a figure with its course, or with a bar of its share of a total."""
     number, _, unit = text.rpartition(_NBSP)
-    return GraphCell(text=number or unit, unit=unit if number else "", key=key, course=course, share=share, faint=faint)
-
-
-def _share(value: float | None, total: float | None) -> float | None:
-    return value / total if value is not None and total else None
+    return GraphCell(
+        text=number or unit,
+        unit=unit if number else "",
+        key=value,
+        tone=None if is_current else "quiet",
+        bar=Bar(min(value / total, 1.0), leads=is_current) if value is not None and total else None,
+        course=course,
+    )
 
 
 def _figure(key: str, value: float | None, total: float | None) -> str:

@@ -140,7 +140,7 @@ def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
     model.read()
     load = model.cells(RowKey("", "GPU-0"))[2]
     assert isinstance(load, GraphCell)
-    assert (load.text, load.faint) == ("97", True)
+    assert (load.text, load.tone) == ("97", "quiet")
     assert row(model, RowKey(""))["power_mw"] == "100 W"
 
 
