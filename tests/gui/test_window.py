@@ -23,7 +23,7 @@ from app.storage.store import Store
 from tests.fakes.sessions import kill_sampler
 from tests.gui.screens import muted_colours
 from tests.gui.texts import displayed_text
-from tests.gui.windows import choose, click_run, press, wait_for_outcomes, wait_for_status, window_on
+from tests.gui.windows import choose, click_run, press, wait_for_outcomes, window_on
 
 
 def test_a_click_on_run_fills_the_plots_and_ends_in_words(qtbot: QtBot, workbench: Workbench) -> None:
@@ -227,15 +227,3 @@ def test_when_the_sampler_is_given_up_the_window_says_so_and_runs_nothing(
     qtbot.waitUntil(lambda: words in said())
     with Store.open(workbench.database) as store:
         assert store.list_runs() == []
-
-
-def test_a_test_that_waits_for_a_run_that_ended_otherwise_ends_with_what_came(
-    qtbot: QtBot, workbench: Workbench
-) -> None:
-    choose(workbench, behaviour="fail")
-    click_run(workbench.run_view.form)
-    with pytest.raises(pytest.fail.Exception, match=r"(?s)waited for .Completed., and the run ended: .*Failed"):
-        wait_for_status(qtbot, workbench, "Completed")
-    assert workbench.run_view.live.log_button.isVisible()
-    with pytest.raises(pytest.fail.Exception, match=r"waited for \['completed'\], and the runs ended: .*name='failed'"):
-        wait_for_outcomes(qtbot, workbench, ["completed"])
