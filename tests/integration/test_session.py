@@ -61,8 +61,8 @@ def event_names(events: list[RunEvent]) -> list[str]:
     return words
 
 
-def test_a_completed_run_is_told_in_order_and_stored(tmp_path: Path, feed: TelemetryFeed) -> None:
-    spec = dummy(feed.wait_inventory(), steps=400)
+def test_a_completed_run_is_told_in_order_and_stored_as_it_was_told(tmp_path: Path, feed: TelemetryFeed) -> None:
+    spec = dummy(feed.wait_inventory(), steps=1000)
     outcome, recorder, stored = run_through(spec, services(tmp_path, feed))
     assert outcome == Outcome(name="completed", exit_code=0, ended_by="itself")
     assert event_names(recorder.events) == [
@@ -80,10 +80,23 @@ def test_a_completed_run_is_told_in_order_and_stored(tmp_path: Path, feed: Telem
     ]
     (started,), (ended,) = recorder.of(RunStarted), recorder.of(RunEnded)
     assert (started.run, started.spec, ended.run, ended.outcome) == (stored.row.run, spec, stored.row.run, outcome)
-    assert stored.row.outcome == outcome
-    assert stored.row.summary == ended.summary
+    summary = stored.row.summary
+    assert (stored.row.outcome, summary) == (outcome, ended.summary)
     assert [phase.name for phase in stored.phases] == PHASES
     assert all(phase.end_ns is not None for phase in stored.phases)
+    blocks = recorder.of(Block)
+    assert stored.blocks.first_step.tolist() == [block.first_step for block in blocks]
+    assert stored.blocks.end_ns.tolist() == [block.end_ns for block in blocks]
+    measured = [block.steps for block in blocks if is_measured(block)]
+    assert sum(measured) == 1000
+    assert summary.measured_steps == sum(measured[summary.blocks_cut or 0 :])
+    (host,) = stored.samples
+    assert host.t_ns.tolist() == [sample.t_ns for sample in recorder.of(Sample)]
+    assert stored.anchor_t_ns < stored.blocks.start_ns[0] < host.t_ns[-1], "one clock"
+    assert 0 < present(summary.throughput) < 8 * 1000, "8 examples in a step that sleeps 1 ms"
+    assert present(summary.loss_last) < present(summary.loss_first)
+    assert (summary.energy_mj_per_example, summary.mean_power_mw) == (None, None), "no GPU, no energy"
+    assert {"cpu", "os", "program_version", "kernel"} <= set(stored.environment)
 
 
 @pytest.mark.parametrize("gpus", [0, 64], ids=["completed", "refused"])
@@ -97,25 +110,6 @@ def test_a_session_hands_on_the_run_as_it_is_stored(tmp_path: Path, feed: Teleme
     assert run_document(session.stored) == run_document(stored)
     assert header_of(session.stored) == header_of(stored)
     assert session.stored.phases == stored.phases
-
-
-def test_what_is_told_is_what_is_stored(tmp_path: Path, feed: TelemetryFeed) -> None:
-    spec = dummy(feed.wait_inventory(), steps=1000)
-    _, recorder, stored = run_through(spec, services(tmp_path, feed))
-    blocks = recorder.of(Block)
-    assert stored.blocks.first_step.tolist() == [block.first_step for block in blocks]
-    assert stored.blocks.end_ns.tolist() == [block.end_ns for block in blocks]
-    measured = [block.steps for block in blocks if is_measured(block)]
-    assert sum(measured) == 1000
-    assert stored.row.summary.measured_steps == sum(measured[stored.row.summary.blocks_cut or 0 :])
-    (host,) = stored.samples
-    assert host.t_ns.tolist() == [sample.t_ns for sample in recorder.of(Sample)]
-    assert stored.anchor_t_ns < stored.blocks.start_ns[0] < host.t_ns[-1], "one clock"
-    summary = stored.row.summary
-    assert 0 < present(summary.throughput) < 8 * 1000, "8 examples in a step that sleeps 1 ms"
-    assert present(summary.loss_last) < present(summary.loss_first)
-    assert (summary.energy_mj_per_example, summary.mean_power_mw) == (None, None), "no GPU, no energy"
-    assert {"cpu", "os", "program_version", "kernel"} <= set(stored.environment)
 
 
 @pytest.mark.parametrize(
