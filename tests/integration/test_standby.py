@@ -441,7 +441,6 @@ def test_tensorflow_looks_for_gpus_after_the_order_and_only_for_those_it_names(
         events = list(iter(lambda: heard.get(timeout=LIMIT_S), Exited(0)))
     assert log.read_text().split() == ["GPU-7"]
     (last,) = [event for event in events if isinstance(event, Finished)]
-    assert (last.outcome, "given 1 of the machine's GPUs, and TensorFlow sees 0:" in (last.reason or "")) == (
-        "refused",
-        True,
-    )
+    assert last.outcome == "refused"
+    reason = "This run was given 1 of the machine's GPUs, and TensorFlow sees 0: its CUDA libraries are missing"
+    assert (last.reason or "").startswith(reason)

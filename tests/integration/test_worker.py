@@ -240,14 +240,3 @@ def test_a_stop_does_not_wait_for_tensorflows_import() -> None:
         run.close()
         assert run.finish().outcome == "stopped"
         assert run.phases == ["import"], "one that had imported would tell that it finishes"
-
-
-@pytest.mark.tensorflow
-def test_gpus_given_that_tensorflow_does_not_see_are_refused() -> None:
-    with worker() as run:
-        order = complete("cnn10", {"gpus": 1}, Machine())
-        run.order(order, gpu_uuids=("GPU-00000000-0000-0000-0000-000000000000",))
-        last = run.finish()
-        assert last.outcome == "refused"
-        assert "CUDA libraries" in (last.reason or "")
-        assert run.phases == ["import"]
