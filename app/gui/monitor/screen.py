@@ -4,13 +4,13 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
-from PySide6.QtCore import QItemSelection, QItemSelectionModel, QRectF, Qt, Signal
-from PySide6.QtGui import QColor, QFontMetrics, QKeyEvent, QMouseEvent, QPainter, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QStyleOptionViewItem, QWidget
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt, Signal
+from PySide6.QtGui import QKeyEvent, QMouseEvent, QShortcut
+from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QWidget
 
 from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
-from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     ElidedLabel,
     EmptyState,
@@ -21,33 +21,30 @@ from app.gui.widgets.basic import (
     separator,
     toggle_button,
 )
-from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel, paint_course
+from app.gui.widgets.cell_delegate import AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable
 from app.gui.widgets.panes import FlowBar, splitter
-from app.gui.widgets.text_widths import SYMBOL_WIDTH, Face
+from app.gui.widgets.text_widths import Face
 from app.gui.window_state import WindowState
+from app.values import units
 from app.viewmodels.format.cells import Cell
-from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE, GraphCell
+from app.viewmodels.monitor.cells import DEVICE, PROCESSES, STATE
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 
 _WIDEST: dict[str, Cell] = {
-    DEVICE: Cell(text="This machine · 8× H200", symbol="▾"),
+    DEVICE: Cell(text="This machine · 4× H100 80GB HBM3, 4× RTX 6000 Ada", symbol="▾"),
     STATE: Cell(text="1 lost · 2 throttled · 1 shared", symbol="▲"),
-    "load_pct": Cell(text="100", unit="%"),
-    "power_mw": Cell(text="1,000 of 1,000", unit="W"),
-    "memory_bytes": Cell(text="140.0 of 140", unit="GiB"),
+    "load_pct": Cell(text=units.percent(100)),
+    "power_mw": Cell(text="5,600 of 5,600 W"),
+    "memory_bytes": Cell(text="1,120.0 of 1,120", unit="GiB"),
     "temperature_c": Cell(text="100", unit="°C"),
     PROCESSES: Cell(text="python3 (ann) and 1 more"),
 }
-"""Cells that set their columns' least widths."""
-_GRAPHS = {"load_pct": 6 * GRID, "power_mw": 6 * GRID}
-"""The least widths of courses."""
+"""Cells that set their columns' widths."""
 _REFRESH_PLOTS_S, _REFRESH_WORDS_S = 0.15, 0.5
 """Numbers that change more often than this are unreadable."""
 _ONLY_ROWS = QItemSelectionModel.SelectionFlag.ClearAndSelect | QItemSelectionModel.SelectionFlag.Rows
-_STRETCHED = {"load_pct": 3, "power_mw": 3, "memory_bytes": 2, DEVICE: 2, STATE: 2, PROCESSES: 1}
-"""The shares of the spare room that columns take."""
 
 
 class _TableModel(CellModel):
@@ -87,21 +84,8 @@ class _TableModel(CellModel):
         return True
 
 
-class _GraphDelegate(CellDelegate):
-    """Adds courses to the cells of all tables."""
-
-    def __init__(self, theme: Theme) -> None:
-        super().__init__(theme)
-        self.number_widths: dict[int, int] = {}
-
-    def paint_cell(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex, cell: Cell) -> None:
-        super().paint_cell(painter, option, index, cell)
-        if isinstance(cell, GraphCell) and cell.course is not None:
-            area, number_width = QRectF(self.content_area(option, index)), self.number_widths[index.column()]
-            room = area.adjusted(0, 5, -number_width - GRID, -5)
-            if room.width() > 2 * GRID:
-                colours = self._theme.colours
-                paint_course(painter, room, cell.course, QColor(colours.faint if cell.tone else colours.accent))
+class _DeviceDelegate(CellDelegate):
+    """Cuts long texts at their end."""
 
     def shortened(self, cell: Cell, _index: AnyIndex, face: Face, width: int) -> str:
         """Return the beginning, which matters most, such as a state or a host's name."""
@@ -124,14 +108,11 @@ class MonitorTable(CellTable):
     def __init__(self, monitor: MonitorModel, theme: Theme) -> None:
         self._monitor = monitor
         self._rows = _TableModel(monitor)
-        self._graphs = _GraphDelegate(theme)
-        self._least: dict[int, int] = {}
-        self._spare: dict[int, int] = {}
         self.selected: tuple[RowKey, ...] = ()
         self.chosen: RowKey | None = None
         self._is_own_choice = self._is_restoring = False
         self._spans: frozenset[int] = frozenset()
-        super().__init__(self._rows, self._graphs)
+        super().__init__(self._rows, _DeviceDelegate(theme))
         self.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
         self.setAccessibleName("Devices")
         self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerItem)
@@ -139,7 +120,7 @@ class MonitorTable(CellTable):
         header.setSectionsClickable(True)
         header.sectionClicked.connect(self._sort)
         self.verticalScrollBar().valueChanged.connect(lambda _: self._span_reasons())
-        self._fit_columns()
+        self.fit([_WIDEST[key] for key in self._rows.keys])
 
     @property
     def wanted_height(self) -> int:
@@ -154,7 +135,7 @@ class MonitorTable(CellTable):
         row, keys = max(0, self.currentIndex().row()), self._rows.keys
         if self._rows.refresh():
             if self._rows.keys != keys:
-                self._fit_columns()
+                self.fit([_WIDEST[key] for key in self._rows.keys])
             self._spans = frozenset()
             self.clearSpans()
             self._restore(row)
@@ -208,31 +189,6 @@ class MonitorTable(CellTable):
         index = self.indexAt(event.position().toPoint())
         if index.isValid():
             self._open(self._rows.rows[index.row()])
-
-    def width_for(self, column: int, content: int) -> int:
-        key = self._rows.keys[column]
-        cell = _WIDEST[key]
-        bold = QFontMetrics(tabular_font(bold=True)).horizontalAdvance(cell.text)
-        unit_width = self._graphs.unit_widths.get(column, SYMBOL_WIDTH if cell.symbol else 0)
-        self._graphs.number_widths[column] = bold + unit_width
-        content = max(content, bold + unit_width + 2 * GRID + 2)
-        self._least[column] = content + _GRAPHS.get(key, 0)
-        self._spare[column] = content // 2 if key in (DEVICE, STATE, PROCESSES) else _GRAPHS.get(key, 0)
-        return self._least[column]
-
-    def _stretch(self) -> None:
-        least = {column: self._least.get(column, 0) for column in range(len(self._rows.keys))}
-        spare = self.viewport().width() - sum(least.values())
-        shares = {column: _STRETCHED.get(key, 0) for column, key in enumerate(self._rows.keys)}
-        if spare < 0:
-            shares = self._spare
-            spare = max(spare, -sum(shares.values()))
-        for column, width in least.items():
-            self.setColumnWidth(column, width + spare * shares.get(column, 0) // max(1, sum(shares.values())))
-
-    def _fit_columns(self) -> None:
-        self._least, self._spare = {}, {}
-        self.fit([_WIDEST[key] for key in self._rows.keys])
 
     def _sort(self, column: int) -> None:
         self._monitor.sort_by(self._rows.keys[column])

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -29,22 +30,20 @@ _HELP: Mapping[str, str] = {
     "memory_bytes": "Memory in use, of the total",
     "temperature_c": "Of the GPU's core; for a host, of its warmest GPU",
 }
+_COURSES = ("load_pct", "power_mw")
 _NBSP = "\N{NO-BREAK SPACE}"
-
+_text_column = partial(Column, numeric=False, shrink="text", least=96)
 
 TABLE_COLUMNS: Mapping[str, Column] = {
-    DEVICE: Column("Device", "GPUs by number, then the processors; for a host, its name", numeric=False),
-    STATE: Column("State", "What is wrong with it, or whether it is busy; the worst first", numeric=False),
-    **{name: Column(FIELDS[name].label, _HELP[name]) for name in MONITOR_FIELDS},
-    PROCESSES: Column("Used by", "Processes that compute on it, with their users", numeric=False),
+    DEVICE: _text_column("Device", "GPUs by number, then the processors; for a host, its name"),
+    STATE: _text_column("State", "What is wrong with it, or whether it is busy; the worst first"),
+    **{
+        name: Column(FIELDS[name].label, text, has_spark=name in _COURSES, shrink="plot" if name in _COURSES else "")
+        for name, text in _HELP.items()
+    },
+    PROCESSES: _text_column("Used by", "Processes that compute on it, with their users", least=160),
 }
 """The columns by key, which is the field's name if it shows one."""
-
-
-class GraphCell(Cell, frozen=True, kw_only=True, gc=False):
-    """A number beside its recent course, of values from 0 to 1; quiet if not current."""
-
-    course: Floats | None = None
 
 
 def device_title(device: Device) -> str:
@@ -210,14 +209,8 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
     for key in MONITOR_FIELDS:
         value = values.get(key)
         text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, totals.get(key))
-        has_course = key in ("load_pct", "power_mw") and value is not None
-        cells[key] = _graph_cell(
-            text,
-            value,
-            course=courses.of(host, [device], key, totals[key]) if has_course else None,
-            total=totals[key] if key == "memory_bytes" else None,
-            is_current=readings.is_current,
-        )
+        course = courses.of(host, [device], key, totals[key]) if key in _COURSES and value is not None else None
+        cells[key] = _figure_cell(key, text, value, totals.get(key), course, is_current=readings.is_current)
     return tuple(cells[key] for key in TABLE_COLUMNS)
 
 
@@ -243,14 +236,10 @@ def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tup
     for key in MONITOR_FIELDS:
         value = host.total(key)
         text = _figure(key, value, totals.get(key))
-        has_course = has_link and key in ("load_pct", "power_mw") and value is not None
+        has_course = has_link and key in _COURSES and value is not None
         per_device = totals[key] if key == "load_pct" else (totals.get(key) or 0) / max(1, len(devices)) or None
-        cells[key] = _graph_cell(
-            text,
-            value,
-            course=courses.of(host, devices, key, per_device) if has_course else None,
-            total=totals[key] if key == "memory_bytes" else None,
-        )
+        course = courses.of(host, devices, key, per_device) if has_course else None
+        cells[key] = _figure_cell(key, text, value, totals.get(key), course)
     return tuple(cells[key] for key in TABLE_COLUMNS)
 
 
@@ -273,18 +262,20 @@ def describe_count(severity: int, count: int) -> str:
     return f"{count:,} {SEVERITY_NAMES[severity]}"
 
 
-def _graph_cell(
-    text: str, value: float | None, *, course: Floats | None, total: float | None, is_current: bool = True
-) -> GraphCell:
-    """Return a figure with its course, or with a bar of its share of a total."""
+def _figure_cell(
+    key: str, text: str, value: float | None, total: float | None, course: Floats | None, *, is_current: bool = True
+) -> Cell:
+    """Return a figure with its course, or memory over a bar of its share of the total; quiet if not current."""
     number, _, unit = text.rpartition(_NBSP)
-    return GraphCell(
-        text=number or unit,
-        unit=unit if number else "",
+    has_unit = number and key not in _COURSES
+    share = value / total if key == "memory_bytes" and value is not None and total else None
+    return Cell(
+        text=number if has_unit else text.replace(_NBSP, " "),
+        unit=unit if has_unit else "",
         key=value,
         tone=None if is_current else "quiet",
-        bar=Bar(min(value / total, 1.0), leads=is_current) if value is not None and total else None,
-        course=course,
+        spark=() if course is None else tuple(course.tolist()),
+        bar=None if share is None else Bar(min(share, 1.0), leads=is_current),
     )
 
 

@@ -82,7 +82,7 @@ def test_columns_are_as_wide_after_others_are_gone(qtbot: QtBot, theme: Theme) -
     for table in (late, MonitorTable(model, theme)):
         qtbot.addWidget(table)
         columns = [table.columnWidth(column) for column in range(table.model().columnCount())]
-        widths.append((columns, table._graphs.unit_widths))
+        widths.append((columns, table._delegate.unit_widths))
     assert widths[0] == widths[1]
 
 

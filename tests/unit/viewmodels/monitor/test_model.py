@@ -10,7 +10,7 @@ import pytest
 from app.values.fields import Sample, SlowSample
 from app.values.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.viewmodels.hosts import HostState, Stage
-from app.viewmodels.monitor.cells import COURSE_POINTS, TABLE_COLUMNS, Courses, GraphCell, host_state
+from app.viewmodels.monitor.cells import COURSE_POINTS, TABLE_COLUMNS, Courses, host_state
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey, TableSettings
 from tests.unit.viewmodels.events import CPU_INVENTORY, DEVICES, GPU_INVENTORY, HOST_DEVICE, handle_all, samples
@@ -139,8 +139,7 @@ def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
     model.handle(sample("GPU-1", power_mw=100_000))
     model.read()
     load = model.cells(RowKey("", "GPU-0"))[2]
-    assert isinstance(load, GraphCell)
-    assert (load.text, load.tone) == ("97", "quiet")
+    assert (load.text, load.tone) == ("97 %", "quiet")
     assert row(model, RowKey(""))["power_mw"] == "100 W"
 
 
@@ -240,9 +239,7 @@ def test_hosts_that_are_heard_on_other_threads_have_details_too() -> None:
     assert (host.title, host.subtitle) == ("gpu0", "2× H200 · driver 580.65.06 · 16 processors")
     assert [curve.label for curve in host.plots.panels[0].curves] == ["GPU 0", "GPU 1"]
     mean = model.cells(RowKey("gpu0"))[2]
-    assert isinstance(mean, GraphCell)
-    assert mean.course is not None
-    assert mean.course[np.isfinite(mean.course)].tolist() == pytest.approx([0.25, 0.45]), "the mean of both"
+    assert [value for value in mean.spark if np.isfinite(value)] == pytest.approx([0.25, 0.45]), "the mean of both"
 
 
 def test_eight_hours_are_kept_in_bounded_memory_the_newest_minutes_whole() -> None:
@@ -324,7 +321,7 @@ def test_header_rows_and_details_of_a_frame_are_of_one_moment(is_heard_first: bo
         power, states = "332", ("2 GPUs · 1 throttled", "1 throttled", "Throttled: power cap")
     else:
         power, states = "192", ("2 GPUs", "Busy", "Busy")
-    assert frame == (*states, power, states[-1], f"{power}{NBSP}W")
+    assert frame == (*states, f"{power} W", states[-1], f"{power}{NBSP}W")
     assert details.is_current, "then"
     model.read()
     assert model.summary() == "2 GPUs · 2 not read", "now"
