@@ -18,7 +18,7 @@ from app.gui.diagnostics import DatabaseQuestion, Diagnostics, prepare
 from app.gui.experiment.gallery import GalleryController
 from app.gui.experiment.queue_controller import QueueController
 from app.gui.hosts.hosts_controller import HostsController
-from app.gui.run.files import CustomWorkloads, FileDrops, FileOpener
+from app.gui.run.files import CustomWorkloads, FileDrops
 from app.gui.run.first_start import FirstStart
 from app.gui.run.form_controller import FormController
 from app.gui.run.run_controller import RunController
@@ -32,7 +32,7 @@ from app.gui.widgets.dialogs import ConsentQuestion, ask_to_close
 from app.gui.window import HISTORY, MONITOR, RUN, MainWindow, Page
 from app.gui.window_state import remember_windows, state_path, write_states
 from app.paths import DESKTOP_NAME, PROGRAM, default_database
-from app.storage.files import KnownDatabase, disk_space
+from app.storage.files import KnownDatabase, disk_space, is_database
 from app.telemetry.feed import TelemetryFeed
 from app.viewmodels.run.form import VariantForm
 from workloads.catalog import check, with_defaults
@@ -87,7 +87,7 @@ def main(
         diagnostics.attach(workbench.window)
         workbench.start()
         if opened is not None:
-            workbench.opener.open_file(opened)
+            workbench.open_file(opened)
         feed = TelemetryFeed()
         status = application.exec()
         workbench.close()
@@ -165,12 +165,11 @@ class Workbench(QObject):
             lambda spec, limit, host: self._session_factory().make_search(spec, limit, host),
         )
         self.custom_workloads = CustomWorkloads(run_view.form, self.form, services)
-        self.opener = FileOpener(services, self.stored, self.form)
         self.hosts = HostsController(services, run_view, self.form, self.run)
         self.actions = Actions(
             open_run=self.stored.open_run,
             compare=self.stored.compare_runs,
-            run_again=self.opener.run_again,
+            run_again=self.form.run_again,
             run_plan=self._run_plan,
             cannot_run=self._cannot_run,
             open_questions=self._open_questions,
@@ -291,6 +290,16 @@ class Workbench(QObject):
         if not running:
             self.bridge.flush()
             self._refresh_after_runs()
+
+    def open_file(self, path: Path) -> None:
+        """Ask whether to add the runs of a database."""
+
+        def check() -> None:
+            if not is_database(path):
+                raise UserError(f"{path.name} is not a database of this program.")
+
+        failed = partial(self.form.messages.show_failed_read, lambda: self.open_file(path))
+        self.reads.run(check, lambda _: self.stored.import_file(path), failed)
 
     def open_script(self, path: Path | None = None) -> None:
         """Show the page for users' scripts, with the command of a dropped file."""

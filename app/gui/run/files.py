@@ -1,7 +1,6 @@
 """Files that the user opens, chooses or drops: databases, workloads, presets."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,47 +12,12 @@ from app.grants import Consent, Grant, refuse, typed
 from app.gui.actions import Services
 from app.gui.run.form import FormView
 from app.gui.run.form_controller import FormController
-from app.gui.stored_screens import StoredScreens
 from app.gui.threads import CancellableJob, JobControl
 from app.gui.widgets.dialogs import ask_for_file
-from app.gui.window import RUN
-from app.storage.files import is_database
 from workloads.catalog import Workload
 
 if TYPE_CHECKING:
     from app.runs.dropped_files import DropKind, DroppedFile
-
-
-class FileOpener:
-    """Opens runs and files with runs in one window. Thread: GUI only; it reads on `reads`."""
-
-    def __init__(self, services: Services, stored: StoredScreens, form: FormController) -> None:
-        self._services = services
-        self._stored = stored
-        self._form = form
-
-    def open_file(self, path: Path) -> None:
-        """Ask whether to add the runs of a database."""
-        self._services.reads.run(
-            partial(_check_has_runs, path),
-            lambda _: self._stored.import_file(path),
-            partial(self._form.messages.show_failed_read, lambda: self.open_file(path)),
-        )
-
-    def run_again(self, run: int) -> None:
-        self._services.window.show_page(RUN)
-        self._services.reads.ask(
-            self._services.database,
-            lambda store: store.load(run, ()).row.spec,
-            self._form.fill,
-            partial(self._form.messages.show_failed_read, lambda: self.run_again(run)),
-        )
-
-
-def _check_has_runs(path: Path) -> None:
-    """Raise `UserError` for a file that is not a database."""
-    if not is_database(path):
-        raise UserError(f"{path.name} is not a database of this program.")
 
 
 _DEBOUNCE_MS = 300

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from msgspec import structs
@@ -12,6 +13,7 @@ from app.errors import DatabaseError, UserError
 from app.grants import require, typed, variant_grants
 from app.gui.actions import Services
 from app.gui.run.form import FormView
+from app.gui.window import RUN
 from app.gui.window_state import WindowState
 from app.queries import ExperimentProgress
 from app.values.plan import Plan
@@ -175,6 +177,13 @@ class FormController(QObject):
             warning=self.messages.caution,
         )
         self.updated.emit(self._busy)
+
+    def run_again(self, run: int) -> None:
+        """Load a run's variant into the form."""
+        services = self._services
+        services.window.show_page(RUN)
+        failed = partial(self.messages.show_failed_read, lambda: self.run_again(run))
+        services.reads.ask(services.database, lambda store: store.load(run, ()).row.spec, self.fill, failed)
 
     def read_again(self) -> None:
         """Read again what is stored of the experiment: runs or queue entries may have disappeared."""

@@ -14,7 +14,7 @@ from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
 def test_a_file_that_is_no_database_is_said(qtbot: QtBot, workbench: Workbench, tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("to do\n", encoding="utf-8")
-    workbench.opener.open_file(tmp_path / "notes.txt")
+    workbench.open_file(tmp_path / "notes.txt")
     button = workbench.run_view.form.run_button
     said = "notes.txt is not a database of this program."
     qtbot.waitUntil(lambda: said in button.accessibleDescription())
@@ -25,7 +25,7 @@ def test_runs_that_are_opened_as_a_file_are_added_when_the_user_agrees(
 ) -> None:
     with Store.open(tmp_path / "night.vscope") as there:
         keep(there, stored_run(run_row(1)))
-    workbench.opener.open_file(tmp_path / "night.vscope")
+    workbench.open_file(tmp_path / "night.vscope")
     qtbot.waitUntil(lambda: workbench.window.findChild(QMessageBox) is not None)
     press(workbench, "Add them")
     (history,) = workbench.window.findChildren(HistoryView)
