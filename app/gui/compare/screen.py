@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QPoint, Qt, QTimer, Signal
-from PySide6.QtGui import QAction, QActionGroup, QGuiApplication, QResizeEvent
+from PySide6.QtGui import QAction, QGuiApplication, QResizeEvent
 from PySide6.QtWidgets import QMenu, QProgressBar, QPushButton, QStackedWidget, QVBoxLayout, QWidget
 
 from app.analysis.intervals import MIN_REPEATS
@@ -20,6 +20,7 @@ from app.gui.widgets.basic import (
     STRETCH,
     ElidedLabel,
     ProblemLine,
+    add_choices,
     button,
     clear_layout,
     make_column,
@@ -130,7 +131,10 @@ class OffersView(Scroller):
 
 _NO_EXPERIMENT = "No experiments stored yet"
 
-_MARGINS_PCT = (None, 1.0, 2.0, 5.0)
+_MARGINS: tuple[tuple[str, float | None], ...] = (
+    ("off", None),
+    *((units.exactly(margin_pct, "%"), margin_pct) for margin_pct in (1.0, 2.0, 5.0)),
+)
 
 _REPORTS = {"HTML (*.html)": ".html", "Markdown (*.md)": ".md"}
 
@@ -351,14 +355,14 @@ class CompareView(QWidget):
         self.tabs.show_model(comparison, new_runs=new_runs)
         self._options.setEnabled(True)
         self._report.setEnabled(True)
-        for action in self.margins:
-            action.setChecked(action.data() == comparison.margin_pct)
+        self._margins.clear()
+        add_choices(self._margins, _MARGINS, comparison.margin_pct, self.margin_chosen.emit)
         self.questions.clear()
-        for name in dict.fromkeys(effect.parameter for effect in comparison.verdict.effects):
-            action = self.questions.addAction(setting_label([row.spec for row in comparison.rows], name))
-            action.setCheckable(True)
-            action.setChecked(name == comparison.verdict.asked)
-            action.triggered.connect(lambda _=False, name=name: self.question_chosen.emit(name))
+        names = dict.fromkeys(effect.parameter for effect in comparison.verdict.effects)
+        labels = (setting_label([row.spec for row in comparison.rows], name) for name in names)
+        add_choices(
+            self.questions, zip(labels, names, strict=True), comparison.verdict.asked, self.question_chosen.emit
+        )
         self.questions.setEnabled(not self.questions.isEmpty())
 
     def show_reading(self, done: int, runs: int, answer: str = "") -> None:
@@ -421,13 +425,6 @@ class CompareView(QWidget):
             entry.triggered.connect(lambda _=False, make=make: self._pop_up(make(self.table)))
         self.menu.addMenu(self.questions)
         self.menu.addMenu(self._margins)
-        group = QActionGroup(self._margins)
-        for margin_pct in _MARGINS_PCT:
-            label = "off" if margin_pct is None else units.exactly(margin_pct, "%")
-            action = QAction(label, group, checkable=True)
-            action.setData(margin_pct)
-            action.triggered.connect(lambda _=False, chosen=margin_pct: self.margin_chosen.emit(chosen))
-            self._margins.addAction(action)
         self.menu.addSeparator()
         self.menu.addAction("&Copy the table").triggered.connect(self.table.copy)
         self.menu.addAction("Copy the &verdict").triggered.connect(

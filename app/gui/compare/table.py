@@ -5,23 +5,13 @@ from dataclasses import replace
 from functools import partial
 
 from PySide6.QtCore import QItemSelectionModel, QPoint, QRect, QRectF, Qt, Signal
-from PySide6.QtGui import (
-    QAction,
-    QActionGroup,
-    QColor,
-    QGuiApplication,
-    QKeyEvent,
-    QKeySequence,
-    QMouseEvent,
-    QPainter,
-    QPen,
-)
+from PySide6.QtGui import QAction, QColor, QGuiApplication, QKeyEvent, QKeySequence, QMouseEvent, QPainter, QPen
 from PySide6.QtWidgets import QAbstractItemView, QMenu, QStyleOptionViewItem
 
 from app.gui.actions import Actions
 from app.gui.plot.legend import paint_swatch, swatch_width
 from app.gui.theme import GRID, Theme
-from app.gui.widgets.basic import ChecksMenu, plain_tooltip
+from app.gui.widgets.basic import ChecksMenu, add_choices, plain_tooltip
 from app.gui.widgets.cell_delegate import BOX_LEFT, CHECK_BOX_PX, AnyIndex, CellDelegate, CellModel
 from app.gui.widgets.cell_table import CellTable, FrozenColumns
 from app.values.plain import plain_spaces
@@ -354,12 +344,11 @@ def columns_menu(view: CompareTableView) -> QMenu:
 def group_menu(view: CompareTableView) -> QMenu:
     """Return a menu of the parameters by which a table's variants may be grouped."""
     menu = QMenu(view)
-    group = QActionGroup(menu)
-    for name, title in (("", "No groups"), *view.table.parameters):
-        entry = QAction(title.replace("&", "&&"), group, checkable=True, checked=name == view.arrangement.group_by)
-        entry.triggered.connect(
-            lambda _=False, name=name: view.arrange(replace(view.arrangement, group_by=name, folded=frozenset()))
-        )
-        menu.addAction(entry)
+    titles = ((title.replace("&", "&&"), name) for name, title in (("", "No groups"), *view.table.parameters))
+
+    def group_by(name: str) -> None:
+        view.arrange(replace(view.arrangement, group_by=name, folded=frozenset()))
+
+    add_choices(menu, titles, view.arrangement.group_by, group_by)
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     return menu

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 from PySide6.QtCore import QBuffer, QByteArray, QPoint, Qt
-from PySide6.QtGui import QActionGroup, QCursor, QGuiApplication, QImage, QPainter
+from PySide6.QtGui import QCursor, QGuiApplication, QImage, QPainter
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QApplication, QMenu, QToolTip, QWidget
 
@@ -16,6 +15,7 @@ from app.errors import UserError, write_error
 from app.gui.plot.canvas import TimeAxis
 from app.gui.plot.curves import PanelCurve
 from app.gui.theme import Theme
+from app.gui.widgets.basic import add_choices
 from app.gui.widgets.dialogs import ask_save_path, warn
 from app.report.charts.canvas import Drawing
 from app.report.charts.curves import draw_curves
@@ -157,46 +157,18 @@ def show_panel_menu(panel: "TimePanel", position: QPoint) -> None:
     menu.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     menu.addActions(panel.actions())
     menu.addSeparator()
-    _add_modes(menu.addMenu("&Value axis"), panel)
-    _add_windows(menu.addMenu("S&moothing"), panel)
+    look, duration_s = panel.look, panel.span[1] - panel.span[0]
+    modes = ((text, replace(look, mode=mode, values=None)) for mode, text in _MODES.items())
+    add_choices(menu.addMenu("&Value axis"), modes, look, panel.change_look)
+    windows = sorted({*smoothing_windows(duration_s), *([look.smoothing] if look.smoothing else [])})
+    texts = (f"Running mean of {format_window(window, counts=panel.axis.counted)}" for window in windows)
+    smoothed = ((text, replace(look, smoothing=window)) for window, text in zip(windows, texts, strict=True))
+    add_choices(
+        menu.addMenu("S&moothing"), (("&None", replace(look, smoothing=0.0)), *smoothed), look, panel.change_look
+    )
     menu.addSeparator()
     add_picture_actions(menu, panel, panel.drawing)
     menu.popup(position)
-
-
-def _add_modes(menu: QMenu, panel: "TimePanel") -> None:
-    look, group = panel.look, QActionGroup(menu)
-    for mode, text in _MODES.items():
-        _add_choice(
-            menu,
-            group,
-            text,
-            look.values is None and look.mode == mode,
-            partial(panel.change_look, replace(look, mode=mode, values=None)),
-        )
-
-
-def _add_windows(menu: QMenu, panel: "TimePanel") -> None:
-    look, group = panel.look, QActionGroup(menu)
-    start, end = panel.span
-    windows = sorted({*smoothing_windows(end - start), *([look.smoothing] if look.smoothing else [])})
-    for window in (0.0, *windows):
-        text = f"Running mean of {format_window(window, counts=panel.axis.counted)}" if window else "&None"
-        _add_choice(
-            menu,
-            group,
-            text,
-            look.smoothing == window,
-            partial(panel.change_look, replace(look, smoothing=window)),
-        )
-
-
-def _add_choice(menu: QMenu, group: QActionGroup, text: str, chosen: bool, act: Callable[[], None]) -> None:
-    action = menu.addAction(text)
-    action.setCheckable(True)
-    action.setChecked(chosen)
-    group.addAction(action)
-    action.triggered.connect(lambda _=False: act())
 
 
 _NO_CHART = "There is no plot here to save or copy."

@@ -38,6 +38,7 @@ from app.gui.widgets.text_widths import SentenceLabel
 from app.values.plain import plain_line, plain_text
 
 Box = TypeVar("Box", bound=QBoxLayout)
+Choice = TypeVar("Choice")
 _MAX_TOOLTIP_CHARS = 1_000
 _BREAK_HINT = "\N{ZERO WIDTH SPACE}"
 _LONG_WORD = re.compile(r"\S{20,}")
@@ -106,6 +107,16 @@ def toggle_button(text: str, help: str = "") -> QPushButton:
     toggle = button(text, help, small=True)
     toggle.setCheckable(True)
     return toggle
+
+
+def add_choices(
+    menu: QMenu, choices: Iterable[tuple[str, Choice]], chosen: Choice, choose: Callable[[Choice], object]
+) -> None:
+    """Add values under their labels to a menu, with the chosen one checked."""
+    for label, value in choices:
+        action = QAction(label, menu, checkable=True, checked=value == chosen)
+        action.triggered.connect(lambda _=False, value=value: choose(value))
+        menu.addAction(action)
 
 
 def painted_pixmap(size: QSize, paint: Callable[[QPainter], None], ratio: float = 1.0) -> QPixmap:
