@@ -23,7 +23,7 @@ from app.gui.widgets.basic import (
 )
 from app.gui.widgets.panes import FlowBar, FlowLayout, Scroller
 from app.viewmodels.compare.curves import ALIGNMENTS, CompareCurves, CurveGroup, small_multiples
-from app.viewmodels.plot.model import RUN_RANGES, Panel, Plots, Span
+from app.viewmodels.plot.model import RUN_RANGES, Plots, Span
 
 _MAX_LINES = 3
 _ICON = QSize(28, MARK_PX)
@@ -163,7 +163,10 @@ class CurvesView(QWidget):
         visible = [run for run in self._runs if run not in self._hidden]
         panels = curves.means if self._shows_means else curves.panels
         if per_run:
-            panels = tuple(map(_with_run_numbers, small_multiples(curves.panels, visible, span)))
+            panels = tuple(
+                replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))
+                for panel in small_multiples(curves.panels, visible, span)
+            )
         self.means_box.setVisible(bool(curves.means) and not per_run)
         means = _MEANS.format(align=curves.align) if self._shows_means else ""
         show_text(self.extent, " ".join(filter(None, (self._drawn_of_all, means))))
@@ -241,7 +244,3 @@ class CurvesView(QWidget):
         head = make_column(self.legend, self.extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
         layout.addLayout(head)
         layout.addWidget(Scroller(inside), 1)
-
-
-def _with_run_numbers(panel: Panel) -> Panel:
-    return replace(panel, curves=tuple(replace(curve, label=curve.key) for curve in panel.curves))

@@ -9,7 +9,7 @@ from PySide6.QtWidgets import QSizePolicy, QWidget
 from app.gui.theme import GRID, LEFT, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import BreakingLabel, button, make_column, plain_tooltip, set_role, show_text, text_label
 from app.gui.widgets.panes import FlowBar
-from app.viewmodels.experiment.verdict_text import ExperimentResult, ResultRow
+from app.viewmodels.experiment.verdict_text import ExperimentResult
 
 _ROW_PX, _AXIS_PX = 3 * GRID, 2 * GRID
 _MOST_ROWS = 12
@@ -35,7 +35,8 @@ class ForestPlot(QWidget):
 
     def show_model(self, result: ExperimentResult) -> None:
         self._result = result
-        self.setAccessibleName(". ".join(_spoken(row) for row in result.rows))
+        texts = ((row.name, row.change, row.interval, row.energy, row.runs) for row in result.rows)
+        self.setAccessibleName(". ".join(" ".join(filter(None, text)) for text in texts))
         self.updateGeometry()
         self.update()
 
@@ -52,7 +53,7 @@ class ForestPlot(QWidget):
         rows = self._result.rows[: self._most_rows]
         name_px = min(_NAME_SHARE * self.width(), max(metrics.horizontalAdvance(row.name) for row in rows)) + GRID
         has_room = self.width() > _ENERGY_FROM_PX
-        figures = ((row.change, row.interval, _energy(row) if has_room else "", row.runs) for row in rows)
+        figures = ((row.change, row.interval, row.energy if has_room else "", row.runs) for row in rows)
         columns = list(zip(*figures, strict=True))
         widths = [max(map(metrics.horizontalAdvance, column)) for column in columns]
         figures_px = sum(width + 2 * GRID for width in widths if width)
@@ -112,14 +113,6 @@ def paint_whisker(painter: QPainter, area: QRectF, shares: Sequence[float], colo
             painter.drawPolygon(QPolygonF([QPointF(end, y), QPointF(end + way, y - 4), QPointF(end + way, y + 4)]))
     if 0 <= at <= 1:
         painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
-
-
-def _energy(row: ResultRow) -> str:
-    return f"{row.energy} energy" if row.energy else ""
-
-
-def _spoken(row: ResultRow) -> str:
-    return " ".join(filter(None, (row.name, row.change, row.interval, _energy(row), row.runs)))
 
 
 class ResultView(QWidget):

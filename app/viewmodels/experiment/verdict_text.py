@@ -43,7 +43,7 @@ class ResultRow:
         ratio: Its speed as a multiple of the baseline's; None if it has none.
         change: The ratio in a few characters: `+62 %`, `10.7×`, `baseline`, or why there is none.
         interval: The interval's ends: `+59 to +65 %`.
-        energy: Energy per example against the baseline's: `−31 %`.
+        energy: Energy per example against the baseline's: `−31 % energy`.
         runs: How many runs count, and the outcomes of others: `3 runs, 1 stopped`.
         is_fastest: Whether it is certainly the fastest.
     """
@@ -182,7 +182,7 @@ def _result_row(
         high=high,
         change=_BASELINE if result.is_baseline else format_ratio(speed.value, speed_unit),
         interval=format_interval(speed.interval, speed.value, speed_unit),
-        energy="" if result.is_baseline or energy is None else format_ratio(energy.value, energy_unit),
+        energy="" if result.is_baseline or energy is None else f"{format_ratio(energy.value, energy_unit)} energy",
         runs=runs,
         is_fastest=result is fastest,
     )

@@ -49,7 +49,7 @@ def picture(qtbot: QtBot, theme: Theme, width: int, *rows: ResultRow) -> QImage:
 def test_energy_is_left_out_where_the_plot_needs_the_room(
     qtbot: QtBot, theme: Theme, width: int, is_seen: bool
 ) -> None:
-    with_energy, without = (ResultRow(name="NCHW", ratio=1.1, energy=energy) for energy in ("−6 %", ""))
+    with_energy, without = (ResultRow(name="NCHW", ratio=1.1, energy=energy) for energy in ("−6 % energy", ""))
     assert (picture(qtbot, theme, width, with_energy) != picture(qtbot, theme, width, without)) == is_seen
 
 
