@@ -102,28 +102,6 @@ def test_what_can_be_spared_gives_way_before_anything_is_broken(
     assert (head.split(), len(lines)) == (heads.split(), 2)
 
 
-def test_long_heads_of_numbers_are_broken_where_there_is_no_room(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    use_terminal(monkeypatch, sys.stdout, 32)
-    table = (
-        ("Batch size", "1 GPU NHWC: images/s", "gain"),
-        [("128", "31,510", "+4.7\xa0%"), ("256", "35,526", "+7.8\xa0%")],
-    )
-    print_table(*table, right=frozenset({0, 1, 2}))
-    assert capsys.readouterr().out.splitlines() == [
-        "             1 GPU NHWC:",
-        *(
-            "Batch size      images/s    gain",
-            "       128        31,510  +4.7\xa0%",
-            "       256        35,526  +7.8\xa0%",
-        ),
-    ]
-    monkeypatch.setenv("COLUMNS", "40")
-    print_table(*table, right=frozenset({0, 1, 2}))
-    assert capsys.readouterr().out.splitlines()[0] == "Batch size  1 GPU NHWC: images/s    gain"
-
-
 def test_where_results_go_elsewhere_nothing_is_broken(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
