@@ -461,19 +461,6 @@ def test_where_the_mean_decides_nothing_the_setting_that_tells_where_is_named() 
     assert found.answer.endswith("; at batch size 128 it is not known.")
 
 
-def test_where_no_setting_tells_where_the_pairs_that_decide_are_counted() -> None:
-    """Of two batches without and with XLA each has one that is noise."""
-    pairs = [
-        group
-        for n, (size, xla) in enumerate(product((1024, 128), (False, True)), 1)
-        for layout, rate in (("NHWC", 1000.0), ("NCHW", 1100.0))
-        for spread in [0.4 if (size == 1024) == xla else 0.0001]
-        for group in [three(100 * n + 10 * (layout == "NCHW"), rate, spread, layout=layout, batch_size=size, xla=xla)]
-    ]
-    answer = compute_verdict([row for group in pairs for row in group], 100, asked="layout").statements[0]
-    assert (answer.key, answer.facts["pairs"], answer.facts["pairs_ahead"]) == ("no difference", 4, 2)
-
-
 def crossed(gain: float, other: float, spread: float = 0.0001) -> Verdict:
     """The verdict on both layouts at two batches without and with XLA: one gain where both or none is on or large."""
     groups = [
