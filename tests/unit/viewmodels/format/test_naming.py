@@ -150,22 +150,6 @@ def test_a_switch_that_is_off_is_named_only_where_a_variant_has_no_other_name() 
     assert switches[0] == "XLA off · Layout optimizer off"
 
 
-def test_frameworks_that_differ_are_all_named() -> None:
-    settings: list[dict[str, Value]] = [
-        {},
-        {"framework": "pytorch"},
-        {"framework": "pytorch", "cuda_graph": True},
-        {"framework": "jax", "implementation": "standard", "unroll": 25},
-    ]
-    specs = [complete("lstm", {"implementation": "cudnn", **own}, MACHINE) for own in settings]
-    assert variant_names(specs) == [
-        "TensorFlow · cuDNN",
-        "PyTorch · cuDNN",
-        "PyTorch · cuDNN · CUDA graph on",
-        "JAX · Standard · Unroll factor 25",
-    ]
-
-
 def test_what_a_framework_does_not_have_is_in_no_name_and_no_difference() -> None:
     tensorflow, compiled, torch, jax = (
         complete("lstm", {"implementation": "standard", **given}, MACHINE)
