@@ -125,17 +125,6 @@ def test_pairs_with_too_few_runs_are_left_out_where_others_have_repeats() -> Non
     assert layout.ratio == mean_ratio([(FACTORIAL[2][1], FACTORIAL[0][1])], level_at(1)), "one needs no correction"
 
 
-def test_a_single_difference_has_an_effect_too_and_two_at_once_have_none() -> None:
-    ((name, effect),) = effects_of(*FACTORIAL[:2]).items()
-    assert name == ("xla", True)
-    assert effect.ratio == mean_ratio([(FACTORIAL[1][1], FACTORIAL[0][1])], level_at(1))
-    two_settings = effects_of(FACTORIAL[0], FACTORIAL[3])
-    assert two_settings == {}, "no pair differs in one alone"
-    assert effects_of(FACTORIAL[0], ({"layout": "NCHW", "devices": "GPU-1"}, [1.0, 2.0])) == {}, "another GPU"
-    longer = effects_of(FACTORIAL[0], ({"layout": "NCHW", "seconds": 9.0}, [1.0, 2.0]))
-    assert list(longer) == [("layout", "NCHW")], "how long it was measured changes no step"
-
-
 def test_a_change_is_from_the_baseline_s_value_or_from_the_one_with_most_pairs() -> None:
     batches: list[Given] = [
         ({"batch_size": batch, "layout": layout}, [batch, batch + 1.0])
