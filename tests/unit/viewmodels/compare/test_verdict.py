@@ -481,10 +481,11 @@ def test_pairs_that_differ_by_no_setting_are_told_by_both_ends_with_a_name_once(
     )
 
 
-def test_one_pair_shows_a_variant_ahead_and_two_show_it() -> None:
-    found = crossed(1.1, 1.1, 0.4)
+@pytest.mark.parametrize(("gain", "winner"), [(1.1, "NCHW"), (0.9, "NHWC")])
+def test_one_pair_shows_a_variant_ahead_and_two_show_it(gain: float, winner: str) -> None:
+    found = crossed(gain, gain, 0.4)
     assert (keys(found)[0], found.statements[0].facts["pairs_ahead"]) == ("no difference", 1)
-    assert found.answer.endswith(", in 4 pairs, of which 1 shows NCHW ahead.")
+    assert found.answer.endswith(f", in 4 pairs, of which 1 shows {winner} ahead.")
 
 
 def test_of_several_the_one_that_uses_least_energy_is_named_and_how_much_more_the_next_one_uses() -> None:
