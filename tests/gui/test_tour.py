@@ -1,5 +1,6 @@
 """Every screen and dialog in one tour: pictures, the keyboard, a screen reader, numbers, small screens."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def texts(shown: QWidget) -> Iterator[str]:
             continue
         yield from (widget.toolTip(), widget.accessibleName(), widget.accessibleDescription())
         if isinstance(widget, QLabel | QAbstractButton):
-            yield widget.text()
+            yield re.sub("<[^>]+>", " ", widget.text())  # of a table, its words
         elif isinstance(widget, QAbstractItemView) and not isinstance(widget, QHeaderView):
             yield from _cells(widget)
 

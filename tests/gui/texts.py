@@ -80,7 +80,14 @@ def _(view: DetailsView) -> str:
 @displayed_text.register
 def _(view: MonitorTable) -> str:
     cells = (view._rows.row_cells(row) for row in range(view._rows.rowCount()))
-    shown = ((" ".join(filter(None, (cell.text, cell.unit))) for cell in row) for row in cells)
+    spaces = ["\N{NO-BREAK SPACE}" if not column.numeric else " " for column in view._rows.columns]
+    shown = (
+        (
+            " ".join(filter(None, (cell.text.replace("\N{NO-BREAK SPACE}", space), cell.unit)))
+            for cell, space in zip(row, spaces, strict=True)
+        )
+        for row in cells
+    )
     return "\n".join(" · ".join(filter(None, row)) for row in shown)
 
 

@@ -270,7 +270,7 @@ def _figure_cell(
     has_unit = number and key not in _COURSES
     share = value / total if key == "memory_bytes" and value is not None and total else None
     return Cell(
-        text=number if has_unit else text.replace(_NBSP, " "),
+        text=number if has_unit else text,
         unit=unit if has_unit else "",
         key=value,
         tone=None if is_current else "quiet",

@@ -34,8 +34,11 @@ def sample(device: str, load_pct: float = 50.0, **values: int) -> Sample:
 def row(model: MonitorModel, key: RowKey) -> dict[str, str]:
     """The text of each column of a row, in a frame of now."""
     model.read()
-    texts = (" ".join(filter(None, (cell.symbol, cell.text, cell.unit))) for cell in model.cells(key))
-    return dict(zip(TABLE_COLUMNS, texts, strict=True))
+    cells = zip(TABLE_COLUMNS.items(), model.cells(key), strict=True)
+    return {
+        name: " ".join(filter(None, (cell.symbol, cell.text.replace(NBSP, " " if column.numeric else NBSP), cell.unit)))
+        for (name, column), cell in cells
+    }
 
 
 def fleet(*stages: Stage) -> tuple[MonitorModel, Clock]:
@@ -139,7 +142,7 @@ def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
     model.handle(sample("GPU-1", power_mw=100_000))
     model.read()
     load = model.cells(RowKey("", "GPU-0"))[2]
-    assert (load.text, load.tone) == ("97 %", "quiet")
+    assert (load.text, load.tone) == (f"97{NBSP}%", "quiet")
     assert row(model, RowKey(""))["power_mw"] == "100 W"
 
 
@@ -321,7 +324,7 @@ def test_header_rows_and_details_of_a_frame_are_of_one_moment(is_heard_first: bo
         power, states = "332", ("2 GPUs · 1 throttled", "1 throttled", "Throttled: power cap")
     else:
         power, states = "192", ("2 GPUs", "Busy", "Busy")
-    assert frame == (*states, f"{power} W", states[-1], f"{power}{NBSP}W")
+    assert frame == (*states, f"{power}{NBSP}W", states[-1], f"{power}{NBSP}W")
     assert details.is_current, "then"
     model.read()
     assert model.summary() == "2 GPUs · 2 not read", "now"
