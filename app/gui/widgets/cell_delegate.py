@@ -275,7 +275,7 @@ class CellDelegate(QStyledItemDelegate):
     def _paint_bar(self, painter: QPainter, area: QRect, bar: Bar) -> None:
         colours, line = self._theme.colours, QRectF(area.left(), area.bottom() - 4, area.width(), 3)
         painter.fillRect(line, QColor(colours.raised))
-        line.setWidth(max(1.0, bar.share * area.width()))
+        line.setWidth(bar.share * area.width())
         painter.fillRect(line, QColor(colours.accent if bar.leads else colours.faint))
 
     def shortened(self, cell: Cell, index: AnyIndex, face: Face, width: int) -> str:
