@@ -110,16 +110,23 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
     if action == "stop":
         if len(runs) != 1:
             raise UsageError(f"hosts stop ends one run: `{PROGRAM} hosts jobs {word}` lists them.")
-        stop_detached(entry, runs[0].uid, say)
-        print(f"The run was asked to end; `{PROGRAM} hosts fetch {word}` fetches its result.")
+        if may_go_on := runs[0].goes_on or not runs[0].size_bytes:
+            stop_detached(entry, runs[0].uid, say)
+        state = "was asked to end" if may_go_on else "is over"
+        print(f"The run {state}; `{PROGRAM} hosts fetch {word}` fetches its result.")
         return 0
     with open_store(database, may_be_new=True) as store:
         path = store.path
-    fetched = []
+    fetched, failures = [], list[UserError]()
     for run in (run for run in runs if run.size_bytes or run.goes_on):
         left = threading.Event()
-        with stop_on_interrupt(left.set):
-            stored = fetch_run(entry, run.uid, path, [ProgressSink()], keep=keep, notify=say, is_left=left.is_set)
+        try:
+            with stop_on_interrupt(left.set):
+                stored = fetch_run(entry, run.uid, path, [ProgressSink()], keep=keep, notify=say, is_left=left.is_set)
+        except UserError as error:
+            say(f"Run {run.uid[:_SHOWN_DIGITS]}: {error}")
+            failures.append(error)
+            continue
         if stored is None:
             say(f"It continues on {word}; `{PROGRAM} hosts fetch {word}` follows it again.")
             return 1
@@ -128,10 +135,10 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
             print_run(stored)
     if as_json:
         print_json({"runs": [run_document(stored) for stored in fetched]})
-    elif not fetched:
+    elif not fetched and not failures:
         none = f"There is no detached run on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` starts one."
         print(f"No detached run on {word} has begun: `{PROGRAM} hosts jobs {word}` shows them." if runs else none)
-    return int(not all(stored.row.completed for stored in fetched))
+    return int(bool(failures) or not all(stored.row.completed for stored in fetched))
 
 
 def _print_detached(runs: Sequence[DetachedRun], word: str, *, as_json: bool) -> None:

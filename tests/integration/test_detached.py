@@ -176,7 +176,7 @@ def test_a_run_is_fetched_whole_whoever_was_killed_before_or_fetches_too(
 
 
 def test_a_fetched_run_is_not_fetched_twice_and_kept_lines_stay(
-    entry: HostEntry, database_path: Path, capsys: pytest.CaptureFixture[str]
+    entry: HostEntry, database_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = [*dummy_arguments(), "--db", str(database_path)]
     assert main(["run", *words, "--on", "gpu1", "--detach"]) == 0
@@ -184,12 +184,32 @@ def test_a_fetched_run_is_not_fetched_twice_and_kept_lines_stay(
     assert '"outcome": "completed"' in capsys.readouterr().out
     assert main(["hosts", "jobs", "gpu1"]) == 0
     assert " over " in capsys.readouterr().out
+    (run,) = list_detached(entry, ignore)
+    orders = (folder / run.uid / "orders.jsonl").read_bytes()
+    assert main(["hosts", "stop", "gpu1", run.uid]) == 0
+    assert capsys.readouterr().out.startswith("The run is over; ")
+    assert (folder / run.uid / "orders.jsonl").read_bytes() == orders
     assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 0
     assert len(stored_runs(database_path)) == 1
     assert list_detached(entry, ignore) == ()
     assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 0
     assert "There is no detached run on gpu1" in capsys.readouterr().out
     assert main(["hosts", "stop", "gpu1", "abc", "--db", str(database_path)]) == 1
+
+
+def test_a_run_that_cannot_be_read_leaves_the_others(
+    entry: HostEntry, over: DetachedRun, database_path: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other, uid = folder / over.uid, over.uid[::-1]
+    broken = shutil.copytree(other, folder / uid)
+    (broken / "orders.jsonl").write_bytes(
+        (other / "orders.jsonl").read_bytes().replace(over.uid.encode(), uid.encode())
+    )
+    (broken / "events.jsonl").write_bytes(b"no message\n")
+    assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 1
+    assert f"Run {uid[:8]}: " in capsys.readouterr().err
+    assert [run.uid for run in list_detached(entry, ignore)] == [uid]
+    assert len(stored_runs(database_path)) == 1
 
 
 def test_a_run_whose_maker_was_killed_there_is_crashed_with_all_that_came(

@@ -199,7 +199,10 @@ class RunEndNotifier:
             return
         took = units.duration(lasted_s)
         text = f"{self._text} It took {took}." if self._text.endswith(".") else f"{self._text}, after {took}"
-        title, body = plain_text(self._title), _body(text)
+        title, body = plain_text(self._title), plain_text(text)
+        if sys.platform == "linux":
+            # https://specifications.freedesktop.org/notification-spec/latest/markup.html
+            body = html.escape(body, quote=False)
         if QSystemTrayIcon.isSystemTrayAvailable():
             self._tray.show()
             self._tray.showMessage(title, body)
@@ -224,14 +227,6 @@ def _send(title: str, body: str) -> bool:
     process.setProgram(program)
     process.setArguments(words)
     return bool(process.startDetached())
-
-
-def _body(text: str) -> str:
-    """Return the text escaped for Linux desktops, which read the body of a notification as mark-up.
-
-    https://specifications.freedesktop.org/notification-spec/latest/markup.html
-    """
-    return html.escape(plain_text(text), quote=False) if sys.platform == "linux" else plain_text(text)
 
 
 class Settings(QObject):

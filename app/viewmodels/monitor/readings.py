@@ -91,8 +91,9 @@ def describe_not_reported(device: Device, now: Values = MappingProxyType({})) ->
     by_reason: dict[str, dict[str, None]] = {}
     for name, reason in device.absent.items():
         field = FIELDS[name]
+        label = field.label if field.label[1:2].isupper() else field.label[0].lower() + field.label[1:]
         if name not in now:
-            by_reason.setdefault(reason, {})[TOPICS[field.topic] or _lower_first(field.label)] = None
+            by_reason.setdefault(reason, {})[TOPICS[field.topic] or label] = None
     fields = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
     device_text = "the host" if device.device == HOST else "this GPU"
     return f"Not reported by {device_text}: {fields}." if fields else ""
@@ -103,10 +104,6 @@ def _is_available(device: Device, field: Field, now: Values) -> bool:
     return field.topic != "worker" and (
         field.name in now or field.name in device.fields or device.absent.get(field.name) in ("lost", IMPLAUSIBLE)
     )
-
-
-def _lower_first(label: str) -> str:
-    return label if label[1:2].isupper() else label[0].lower() + label[1:]
 
 
 STALE_S = 3.0
