@@ -92,8 +92,9 @@ def variant_parts(spec: RunSpec) -> list[str]:
 
 
 def parameter_label(spec: RunSpec, name: str) -> str:
-    """Return the label of a parameter of the spec's workload, derived from its name if the catalog does not know it."""
-    parameter = parameters_by_name(spec).get(name)
+    """Return the label of a parameter: the workload's, else another's, as a script has none, else from its name."""
+    others = (parameter for listed in catalog.WORKLOADS for parameter in listed.parameters if parameter.name == name)
+    parameter = parameters_by_name(spec).get(name) or next(others, None)
     return parameter.label if parameter else catalog.label_from_name(name)
 
 

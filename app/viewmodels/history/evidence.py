@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import NamedTuple
 
 from app.analysis.equality import describe_differences, describe_excess, judge_check, known_checks
@@ -188,7 +189,7 @@ def _describe_unverified(spec: RunSpec, evidence: Evidence) -> str:
 
     if not evidence.unverified:
         return ""
-    labels = [_label(spec, name) for name in evidence.unverified]
+    labels = [naming.parameter_label(spec, name) for name in evidence.unverified]
     names = join_with_and(label if label.isupper() else label.lower() for label in labels)
     reasons = [with_labels(name, units.sentence(reason)) for name, reason in evidence.unverified.items()]
     return f"Not verifiable: {names}. {' '.join(dict.fromkeys(reasons))}"
@@ -233,8 +234,9 @@ def _why_none(spec: RunSpec, outcome: Outcome) -> str:
 
 
 def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
+    label = partial(naming.parameter_label, spec)
     unchecked = (
-        Aspect(_label(spec, name), _value(spec, name, str(spec.variant[name])), "not checked", "", differs=False)
+        Aspect(label(name), _value(spec, name, str(spec.variant[name])), "not checked", "", differs=False)
         for name in unchecked_parameters(spec, evidence)
     )
     aspects = []
@@ -244,13 +246,8 @@ def _aspects(spec: RunSpec, evidence: Evidence) -> tuple[Aspect, ...]:
         state: EvidenceState = "verified" if requested in (actual, CHOICE) else "mismatch"
         symbol = VERIFICATIONS["not verifiable" if actual is None else state].symbol
         values = _value(spec, name, requested), _value(spec, name, actual or "")
-        aspects.append(Aspect(_label(spec, name), *values, symbol, differs=actual is not None and state == "mismatch"))
+        aspects.append(Aspect(label(name), *values, symbol, differs=actual is not None and state == "mismatch"))
     return (*aspects, *unchecked)
-
-
-def _label(spec: RunSpec, name: str) -> str:
-    label = naming.parameter_label(spec, name)
-    return label if label != name else name.replace("_", " ").capitalize()
 
 
 def _value(spec: RunSpec, name: str, value: str) -> str:
@@ -260,7 +257,7 @@ def _value(spec: RunSpec, name: str, value: str) -> str:
 def _phrase(spec: RunSpec, name: str, value: str) -> str:
     """Return an aspect for a badge; a self-explanatory value stands alone, a choice names who chose."""
     if value in _BARE:
-        return f"{_label(spec, name)} {value}"
+        return f"{naming.parameter_label(spec, name)} {value}"
     value_text = _value(spec, name, value)
     return f"{_value(spec, name, CHOICE)}: {value_text}" if str(spec.variant.get(name)) == CHOICE else value_text
 

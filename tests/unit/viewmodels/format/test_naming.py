@@ -230,3 +230,4 @@ def test_a_parameter_without_a_label_has_one_made_of_its_name() -> None:
     spec = RunSpec(workload="no_longer_known", variant={"hidden_units": 64, "_": 1})
     assert parameter_label(spec, "hidden_units") == "Hidden units"
     assert parameter_label(spec, "_") == "_"
+    assert parameter_label(spec, "cuda_graph") == "CUDA graph", "as of workloads that have it: a script shows it, too"
