@@ -157,6 +157,7 @@ ROOT = Path(__file__).parents[2]
 RICH = {
     "app/gui/history/screen.py": "a diff of two runs, from a template that escapes",
     "app/gui/history/page.py": "the environment, whose texts are escaped",
+    "app/gui/monitor/details.py": "a table of a device's figures, whose texts are escaped",
     "app/gui/run/evidence.py": "a legend with coloured squares, whose names are escaped",
     "app/gui/widgets/basic.py": "a page of what these call `show_html` with",
 }
