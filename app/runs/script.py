@@ -167,6 +167,10 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
             _check_out(origin, commit, tree, tree.with_name("index"))
         else:
             _copy_files(origin.root, tree, _present_files(origin))
+        for path in tree.rglob("*"):
+            if path.is_symlink() and (target := path.readlink()).is_relative_to(origin.root):  # not to the user's files
+                path.unlink()
+                path.symlink_to(os.path.relpath(tree / target.relative_to(origin.root), path.parent))
         inner = origin.folder.relative_to(origin.root)
         if not (tree / inner).is_dir():
             raise UsageError(f"{origin.folder} has no files{f' in {commit}' if commit else ' that git tracks'}.")
@@ -178,7 +182,10 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
     state = commit or (git_commit(origin.root) if origin.is_repository else "") or ""
     text = "\n".join(filter(None, (catalog.describe_command(command), state and f"git: {state}")))
     source = Source(path=str(origin.folder), text=text, modules=_modules(frozen, hashes), command=command)
-    save_source(database, source)
+    try:
+        save_source(database, source)
+    except UnicodeEncodeError as error:
+        raise UserError(f"{error.object!r} is not UTF-8: rename the file, or exclude it in a .gitignore.") from error
     return source.sha256
 
 
@@ -286,16 +293,20 @@ def _present_files(origin: _Origin) -> Iterator[str]:
         folders[:] = [
             name
             for name in folders
-            if not name.startswith(".") and name != "__pycache__" and not Path(folder, name, "pyvenv.cfg").exists()
+            if not name.startswith(".")
+            and name != "__pycache__"
+            and not os.access(Path(folder, name, "pyvenv.cfg"), os.F_OK)
         ]
-        yield from (os.path.relpath(Path(folder, name), origin.root) for name in files)
+        links = [name for name in folders if Path(folder, name).is_symlink()]
+        yield from (os.path.relpath(Path(folder, name), origin.root) for name in (*links, *files))
 
 
 def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
     total = 0
     for count, name in enumerate(names, 1):
         path = root / name
-        if path.is_symlink() or path.is_file():  # git also lists deleted files and folders of submodules
+        # git also lists deleted files and folders of submodules. The script cannot read what the user cannot.
+        if path.is_symlink() or (os.access(path, os.R_OK) and path.is_file()):
             total += path.lstat().st_size
             if count > MOST_MODULES or total > _MOST_BYTES:
                 raise UserError(

@@ -99,11 +99,13 @@ def test_a_damaged_tree_is_frozen_anew(database: Path, folder: Path) -> None:
     assert file.read_text() == "VALUE = 1\n"
 
 
-def test_a_link_is_frozen_as_one(database: Path, folder: Path) -> None:
+def test_a_link_is_frozen_as_one_that_does_not_lead_back(database: Path, folder: Path, tmp_path: Path) -> None:
     (folder / "link.py").symlink_to("train.py")
+    (folder / "package" / "all").symlink_to(folder)
+    (folder / "data").symlink_to(tmp_path)
     source = frozen(database, folder)
-    assert names(source)[-1] == "link.py -> train.py"
-    assert Path(source.modules[-1].path).with_name("link.py").readlink() == Path("train.py")
+    assert names(source)[2:] == [f"data -> {tmp_path}", "link.py -> train.py", "package/all -> .."]
+    assert Path(source.modules[1].path).with_name("link.py").readlink() == Path("train.py")
 
 
 def test_a_command_in_a_folder_of_a_repository_freezes_all_of_it(database: Path, repository: Path) -> None:
@@ -149,6 +151,11 @@ def test_what_cannot_be_frozen_is_refused(database: Path, repository: Path, fold
         frozen(database, repository / "nosuch")
     with pytest.raises(UsageError, match="nosuch, which is to be linked, does not exist"):
         frozen(database, repository, links=("nosuch",))
+    bytes_name = repository / "\udcff.txt"
+    bytes_name.touch()
+    with pytest.raises(UserError, match=r"^'\\udcff\.txt' is not UTF-8: rename the file, or exclude it"):
+        frozen(database, repository)
+    bytes_name.unlink()
     git(repository, "update-index", "--add", "--cacheinfo", f"160000,{git(repository, 'rev-parse', 'HEAD')},sub")
     git(repository, "commit", "-qm", "sub")
     with pytest.raises(UserError, match="sub is a submodule"):
