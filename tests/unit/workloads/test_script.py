@@ -268,6 +268,16 @@ def test_a_step_whose_batch_was_fetched_ahead_has_its_examples(meter: Any, worke
     assert [line["examples"] for line in worker.lines if line["type"] == "block"] == [8, 8]
 
 
+def test_what_other_threads_do_meanwhile_is_part_of_the_steps(meter: Any) -> None:
+    meter.boundary("optimizer")
+    thread = threading.Thread(target=meter.interrupt, args=("evaluation",))
+    thread.start()
+    thread.join()
+    assert not meter._interruptions
+    meter.interrupt("evaluation")
+    assert meter._interruptions == {"evaluation": (1, 1)}
+
+
 def test_a_user_s_sitecustomize_runs_and_the_path_is_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text("import builtins\nbuiltins.OF_THE_USER = 1\n")
     program = "import builtins, sys; print(builtins.OF_THE_USER, sys.path)"

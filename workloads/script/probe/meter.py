@@ -213,6 +213,7 @@ class Meter:
         self._link: Any = None
         self._clock: Any = None
         self.on = True
+        self.threads: set[int | None] = set()
         self.how = ""
         self.epoch = _EPOCH
         self.optimizers, self.calls = Steps(self, "optimizer"), Steps(self, "call")
@@ -264,6 +265,7 @@ class Meter:
                 return False
             self.say_phase("warmup")
         self.how, self._warm_from = how, self._steps
+        self.threads = {threading.get_ident(), threading.main_thread().ident}
         return True
 
     def restart(self) -> None:
@@ -362,8 +364,8 @@ class Meter:
         self._link.say(type="progress", phase="measure", fraction=fraction, t_ns=end_ns)
 
     def interrupt(self, reason: str) -> None:
-        """Record an interruption, which is not part of a step, unless it occurs in most steps."""
-        if not self.on or self._link is None:
+        """Record an interruption, which is not part of a step, unless it occurs in most steps or in another thread."""
+        if not self.on or threading.get_ident() not in self.threads:
             return
         last, count = self._interruptions.get(reason, (-1, 0))
         if last != self._steps:

@@ -15,6 +15,7 @@ import importlib.util
 import json
 import os
 import sys
+import threading
 import time
 import types
 
@@ -78,7 +79,7 @@ def _of_loader(module: Any) -> None:
             return advance(self)
         start_ns = _now()
         batch = advance(self)
-        METER.wait_ns += _now() - start_ns
+        METER.wait_ns += (_now() - start_ns) * (threading.get_ident() in METER.threads)
         key = id(self._dataset)
         examples, batches = METER.seen.get(key, (0, 0))
         METER.seen[key] = examples + _length(batch, self._index_sampler), batches + 1
