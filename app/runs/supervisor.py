@@ -194,6 +194,7 @@ class WorkerExit:
         gpu_lost: A sentence about a GPU that stopped answering during the run.
         fatal_message: Text of the log's fatal line.
         error_message: The last error in the log.
+        last_line: The log's last line that has a word.
         ended_by: The last step that was needed to end it.
     """
 
@@ -205,6 +206,7 @@ class WorkerExit:
     gpu_lost: str | None
     fatal_message: str | None = None
     error_message: str | None = None
+    last_line: str = ""
     ended_by: EndMethod
 
 
@@ -216,9 +218,11 @@ def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcom
     outcome = _derive_outcome(ending, framework)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
-    is_explained = outcome.detail or ending.fault or ending.fatal_message or not ending.error_message
+    # As of sys.exit("no data"): not an exception, but what a command says at last.
+    said = ending.error_message or ((outcome.reason or "").endswith("; see its log.") and ending.last_line)
+    is_explained = outcome.detail or ending.fault or ending.fatal_message or not said
     if outcome.name in ("failed", "crashed") and not is_explained:
-        return replace(outcome, reason=f"{outcome.reason} It says “{ending.error_message}”.")
+        return replace(outcome, reason=f"{outcome.reason} It says “{said}”.")
     return outcome
 
 
@@ -402,6 +406,7 @@ class Supervisor:
         self._gpu_lost: str | None = None
         self._fatal_message: str | None = None
         self._error_message: str | None = None
+        self._last_line = ""
         self._started = False
         self._deadline_s = time.monotonic() + limits.hello_s
         self._stood_still_s = 0.0
@@ -459,6 +464,7 @@ class Supervisor:
             gpu_lost=self._gpu_lost,
             fatal_message=self._fatal_message,
             error_message=self._error_message,
+            last_line=self._last_line,
             ended_by=self._end_method,
         )
 
@@ -499,6 +505,7 @@ class Supervisor:
                 _log.debug("%s", text)
                 self._fatal_message = fatal_message(text) or self._fatal_message
                 self._error_message = error_message(text) or self._error_message
+                self._last_line = text[:_MAX_SHOWN_CHARS] if any(map(str.isalnum, text)) else self._last_line
                 self._extend_deadline()
                 self._forward(item)
             case Exited():

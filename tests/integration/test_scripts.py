@@ -175,7 +175,7 @@ def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> Non
     assert tree_hash(folder) == before
     refused = command.read("run", *SHORT, "--loop", "jax_loop.py:15", *script_command(folder, "jax_loop.py"), status=1)
     assert refused["outcome"] == "refused"
-    assert refused["reason"] == "jax_loop.py:15 is not a loop; those of jax_loop.py are at line 14."
+    assert refused["reason"] == "jax_loop.py:15 is no for or while loop; jax_loop.py has those at line 14."
 
 
 ENDINGS = {

@@ -315,9 +315,8 @@ def _mark_loop(command: Command, folder: Path) -> None:
     loops = {node.lineno: node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)}
     loop = loops.get(int(number))
     if loop is None:
-        raise UsageError(
-            f"{command.loop} is not a loop; those of {file} are at line {', '.join(map(str, sorted(loops)))}."
-        )
+        others = f"those at line {', '.join(map(str, sorted(loops)))}" if loops else "none"
+        raise UsageError(f"{command.loop} is no for or while loop; {file} has {others}.")
     marked = loop.iter if isinstance(loop, ast.For) else loop.test
     function = "items" if isinstance(loop, ast.For) else "test"
     lines = text.splitlines(keepends=True)

@@ -176,4 +176,7 @@ def test_an_error_in_the_log_explains_an_end_that_nothing_else_explains() -> Non
         (ending(None, -15, fault="Silent."), "Silent."),
         (ending(None, 3), f"{STATUS_3} It says “E”."),
     ):
-        assert form_outcome(replace(known, error_message="E")).reason == reason
+        assert form_outcome(replace(known, error_message="E", last_line="no data")).reason == reason
+    status = ending(word("failed", "The command ended with exit status 1; see its log."))
+    assert (form_outcome(replace(status, last_line="no data")).reason or "").endswith("log. It says “no data”.")
+    assert form_outcome(status).reason == "The command ended with exit status 1; see its log."

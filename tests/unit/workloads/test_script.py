@@ -194,6 +194,13 @@ def test_a_critic_alone_for_long_is_a_step_by_itself(meter: Any) -> None:
     assert meter._steps == 300
 
 
+def test_calls_too_few_for_a_pattern_are_steps_at_the_end(meter: Any, worker: Worker) -> None:
+    assert steps_of(meter, "AAAAA") == 0
+    meter.exit()
+    worker.close()
+    assert (worker.lines[-1]["kind"], worker.lines[-1]["steps"]) == ("ended", 5)
+
+
 def test_calls_without_a_pattern_end_a_step_with_the_rarest_frequent_one(meter: Any) -> None:
     random = Random(0)
     assert steps_of(meter, "".join("D" * random.randint(1, 8) + "G" for _ in range(2_000))) > 300

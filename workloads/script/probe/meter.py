@@ -119,7 +119,7 @@ class Steps:
 
     def __init__(self, meter: Meter, how: str) -> None:
         self._meter = meter
-        self._how = how
+        self.how = how
         self._calls: list[int] = []
         self._created: list[weakref.ref[object]] = []
         self._numbers: dict[int, int] = {}
@@ -152,7 +152,7 @@ class Steps:
             self._phase += 1
         else:
             self._phase = 0
-            self._meter.boundary(self._how)
+            self._meter.boundary(self.how)
 
     def _take_in(self, optimizer: object, method: str) -> None:
         """Number an optimizer; one that is created anew, as for each fold, takes the number of a deleted one."""
@@ -168,7 +168,7 @@ class Steps:
             most = max(self._counts.values())
             frequent = [key for key, count in self._counts.items() if count > _OFTEN * most]
             if number == min(frequent, key=self._counts.__getitem__):
-                self._meter.boundary(self._how)
+                self._meter.boundary(self.how)
             return
         calls = self._calls
         calls.append(number)
@@ -184,7 +184,7 @@ class Steps:
             # A critic that trains alone at first is not yet a GAN's period, which includes every optimizer ever called.
             if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._called):
                 self.period = tuple(period)
-                self._meter.boundary(self._how, min(calls.count(key) // period.count(key) for key in period))
+                self._meter.boundary(self.how, min(calls.count(key) // period.count(key) for key in period))
                 return
 
     def _waits_for_another(self) -> bool:
@@ -196,12 +196,12 @@ class Steps:
 
     def describe(self) -> str:
         if not self.period:
-            return f"the call of the rarest of several {self._how}s"
+            return f"the call of the rarest of several {self.how}s"
         if len(set(self.period)) == 1:
             return f"a call of {'.'.join(self.names[self.period[0]])}"
         groups = [(number, len(list(calls))) for number, calls in itertools.groupby(self.period)]
         if len(groups) > _MOST_NAMED:
-            return f"{len(self.period)} calls of {len(self._called)} {self._how}s in an order that repeats"
+            return f"{len(self.period)} calls of {len(self._called)} {self.how}s in an order that repeats"
         return ", then ".join(f"{count} of {self.names[number][0]} {number + 1}" for number, count in groups)
 
 
@@ -443,6 +443,9 @@ class Meter:
 
     def exit(self) -> None:
         """Report that the program ends early."""
+        for steps in (self.optimizers, self.calls):
+            if steps.calls and not self.how:  # too few to find their period, or another optimizer was never called
+                self.boundary(steps.how, steps.calls)
         if self.on and self._link is not None:
             self.on = False
             if self._state == "measure":
