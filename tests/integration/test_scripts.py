@@ -183,7 +183,7 @@ ENDINGS = {
     "status": "The command ended with exit status 3; see its log.",
     "SIGKILL": "The command ended with signal 9 (Killed, often because memory ran out) before its steps could be",
     "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
-    "_exit": "No step was seen",
+    "_exit": "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch,",
     "hang": "The script completed no further step for 6 s, and was ended; see its log.",
 }
 

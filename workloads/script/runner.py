@@ -61,8 +61,9 @@ _LEAST_BLOCKS = 3
 """This many measured blocks are a result even if the command ended early."""
 _LOOP = "the loop whose iterations are steps (--loop train.py:42; in the window, Loop of steps)"
 _NO_STEP = {
-    True: "No step was seen: no update by an optimizer of PyTorch, no batch of Keras' fit, no step that JAX's "
-    f"StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at the end of each.",
+    True: "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch, no batch "
+    f"of Keras' fit, no step that JAX's StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at the end of "
+    "each.",
     False: "No step was seen, as no Python of the command imports what watches it: leave out -I, -S and -E, and where "
     "it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
 }
@@ -242,7 +243,9 @@ class ScriptRun:
             also = few if 0 < gpus < ranks else ""
             return _finished("failed", f"The command ended with {how}{seen}; see its log.{also}")
         if ending is None:
-            return _finished("failed", _NO_STEP[self._loaded.exists()])
+            return _finished(
+                "failed", f"{_NO_STEP[self._loaded.exists()]} The command has ended by itself; see its log."
+            )
         measured_s = ending.measured_ns / 1e9
         return _finished("failed", _TOO_FEW.format(steps=ending.steps, measured_s=measured_s, seconds=seconds))
 
