@@ -176,6 +176,9 @@ def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> Non
     refused = command.read("run", *SHORT, "--loop", "jax_loop.py:15", *script_command(folder, "jax_loop.py"), status=1)
     assert refused["outcome"] == "refused"
     assert refused["reason"] == "jax_loop.py:15 is no for or while loop; jax_loop.py has those at line 14."
+    write_program(folder / "run").write_text("#!/bin/sh\r\n")
+    windows = command.read("run", *SHORT, "-C", str(folder), "--", "./run", status=1)
+    assert windows["reason"].startswith("The program in the first line of ./run cannot be run in")
 
 
 ENDINGS = {
@@ -194,6 +197,14 @@ def test_an_early_end_is_one_sentence(command: CommandLine, folder: Path, end: s
     document = command.read("run", *SHORT, "-s", "first_step_limit=6", *words, status=1)
     assert document["outcome"] == "failed"
     assert document["reason"].startswith(ENDINGS[end])
+
+
+def test_the_first_process_that_trains_for_long_is_measured(command: CommandLine, folder: Path) -> None:
+    runs = [f"{sys.executable} steps.py {arguments}" for arguments in ("--steps 5", "--steps 9 --end SIGKILL", "")]
+    (folder / "run.sh").write_text("\n".join(runs))
+    document = command.read("run", *SHORT, "-C", str(folder), "--", "sh", "run.sh")
+    measured(document)
+    assert document["measured"]["steps"] > 100
 
 
 @pytest.mark.parametrize("words", [(sys.executable, "-I"), ("env", "PYTHONPATH=.", sys.executable)])

@@ -81,7 +81,12 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int)
     if ending.trace_error:
         notes.append(f"The profiler could not be used: {ending.trace_error}.")
     elif not trace.steps and variant["evidence"] == "trace":
-        notes.append("Only PyTorch steps are traced yet, so the kernels of this script are not known.")
+        why = (
+            "The script ended before its steps were traced"
+            if ending.kind == "ended"
+            else "Only PyTorch steps are traced"
+        )
+        notes.append(f"{why}, so the kernels of this script are not known.")
     sources = ("trace",) if trace.kernels else ()
     return summarise(aspects, trace, sources, tuple(filter(None, notes)))
 

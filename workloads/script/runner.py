@@ -91,6 +91,7 @@ class ScriptRun:
         self._report = report
         self._stopped = stopped
         self._blocks = 0
+        self._phases: set[str] = set()
         self._ending: Ending | None = None
         self._broken = ""
         self._begin_ns = time.monotonic_ns()
@@ -123,9 +124,10 @@ class ScriptRun:
                 process = self._begin(folder, json.dumps(settings))
                 try:
                     reason = self._follow(process, listener)
+                    exit_code = process.poll() or 0
                 finally:
                     _end_processes(process, address)
-            return self._finish(reason, process.returncode, trace)
+            return self._finish(reason, exit_code, trace)
 
     def _begin(self, folder: Path, settings: str) -> "subprocess.Popen[bytes]":
         words = fill_command(self._command, self._variant)
@@ -148,7 +150,9 @@ class ScriptRun:
                 words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=2, process_group=0
             )
         except OSError as error:
-            raise RefusedError(f"{words[0]} cannot be run in {user_folder} ({error.strerror}).") from error
+            is_file = isinstance(error, FileNotFoundError) and (folder / words[0]).is_file()
+            name = f"{'The program in the first line of ' if is_file else ''}{words[0]}"
+            raise RefusedError(f"{name} cannot be run in {user_folder} ({error.strerror}).") from error
 
     def _environment(self) -> dict[str, str]:
         """Return the user's environment, as it was before the program pointed its own Python to its libraries."""
@@ -185,8 +189,9 @@ class ScriptRun:
                     data = b""
                     with contextlib.suppress(OSError):  # its process was killed
                         data = os.read(key.fd, 65_536)
-                    if not data:
+                    if not data:  # its process has ended; if none of it was measured, the next that trains may be
                         selector.unregister(key.fileobj)
+                        claimed, received = self._blocks > 0, b""
                     *lines, received = (received + data).split(b"\n")
                     for line in lines:
                         self._take(line)
@@ -197,7 +202,10 @@ class ScriptRun:
                 if self._stopped():
                     return "stopped"
                 if now_s - heard_s > limit_s:
-                    return _TOO_LATE[claimed].format(limit_s=limit_s, no_step=_NO_STEP[self._loaded.exists()])
+                    late = _TOO_LATE[bool(self._phases)].format(
+                        limit_s=limit_s, no_step=_NO_STEP[self._loaded.exists()]
+                    )
+                    return "" if self._ending and self._blocks else late
                 if now_s - alive_s > _ALIVE_S:
                     alive_s = now_s
                     self._report(EnvironmentInfo(environment={}))
@@ -216,6 +224,10 @@ class ScriptRun:
             self._broken = f"The probe in the script sent something that is not a message: {error}."
             return
         self._blocks += isinstance(message, Block)
+        if isinstance(message, PhaseStarted):
+            if message.phase in self._phases:  # of the process before, which trained too little
+                return
+            self._phases.add(message.phase)
         self._report(message)
 
     def _finish(self, reason: str, exit_code: int, trace: Path) -> Finished:

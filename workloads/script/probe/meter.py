@@ -264,6 +264,8 @@ class Meter:
                 self.on = False
                 return False
             self.say_phase("warmup")
+            if util := sys.modules.get("multiprocessing.util"):  # whose forked processes end without `atexit`
+                util.Finalize(None, self.exit, exitpriority=0)
         self.how, self._warm_from = how, self._steps
         self.threads = {threading.get_ident(), threading.main_thread().ident}
         return True
