@@ -213,6 +213,7 @@ class Meter:
         self._link: Any = None
         self._clock: Any = None
         self.on = True
+        self._pid = os.getpid()
         self.threads: set[int | None] = set()
         self.how = ""
         self.epoch = _EPOCH
@@ -264,8 +265,8 @@ class Meter:
                 self.on = False
                 return False
             self.say_phase("warmup")
-            if util := sys.modules.get("multiprocessing.util"):  # whose forked processes end without `atexit`
-                util.Finalize(None, self.exit, exitpriority=0)
+            if os.getpid() != self._pid and (util := sys.modules.get("multiprocessing.util")):
+                util.Finalize(None, self.exit, exitpriority=0)  # its forked processes end without `atexit`
         self.how, self._warm_from = how, self._steps
         self.threads = {threading.get_ident(), threading.main_thread().ident}
         return True
