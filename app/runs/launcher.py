@@ -389,7 +389,7 @@ _FATAL = re.compile(r"F\d{4} .*?\] (.+)")
 _MAX_FATAL_CHARS = 300
 _ERROR = re.compile(
     r"(?:\[\w+\]:\s*)?((?!subprocess\.)(?:\w+\.)*[A-Z]\w*(?:Error|Exception|Interrupt|Iteration|Exit)(?:: .+|$)"
-    r"|\S+: (?:error|can't open file|No module named|command not found)\b.*)"
+    r"|(?!subprocess\.)(?:\w+\.)+[A-Z]\w*: .+|\S+: (?:error|can't open file|No module named|command not found)\b.*)"
 )
 """An uncaught exception, preceded by torchrun's rank, or an error of argparse, Python or a shell; not the summaries by
 torchrun and accelerate of their ranks."""

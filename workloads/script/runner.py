@@ -103,8 +103,8 @@ class ScriptRun:
             folder, trace, address = tree / self._command.folder, Path(scratch, "trace.json"), f"{scratch}/socket"
             self._loaded = Path(f"{address}.loaded")
             try:
-                _link(self._command, folder)
-                _mark_loop(self._command, folder)
+                _link(self._command, tree)
+                _mark_loop(self._command, tree)
                 examples = examples_per_step(self._command, self._variant)
             except (UsageError, OSError) as error:
                 raise RefusedError(str(error)) from error
@@ -274,7 +274,7 @@ def _finished(outcome: WorkerOutcome, reason: str | None) -> Finished:
 
 @contextlib.contextmanager
 def _copy(source: Source) -> Iterator[Path]:
-    """Yield a fresh copy of the frozen tree, in a folder that no other run uses; it exists until the next run.
+    """Yield a fresh copy of the frozen tree, in a folder of a folder that no other run uses, until the next run.
 
     Raises:
         RefusedError: The frozen tree was deleted or changed.
@@ -284,7 +284,8 @@ def _copy(source: Source) -> Iterator[Path]:
             raise RefusedError(f"{module.path} of the frozen tree is gone, or changed; start the command again.")
     if not source.modules:
         with TemporaryDirectory(prefix="variantscope-tree-") as empty:
-            yield Path(empty)
+            (tree := Path(empty, "tree")).mkdir()
+            yield tree
         return
     first = source.modules[0]
     frozen = Path(first.path.removesuffix(first.name))
@@ -296,22 +297,23 @@ def _copy(source: Source) -> Iterator[Path]:
             except BlockingIOError:
                 continue
             shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(frozen, copy, symlinks=True)
-            yield copy
+            yield shutil.copytree(frozen, copy / _root(source).name, symlinks=True)
             return
 
 
-def _link(command: Command, folder: Path) -> None:
+def _link(command: Command, tree: Path) -> None:
     for name, target in command.links.items():
-        path = folder / name
+        path = Path(os.path.normpath(tree / command.folder / name))
         if not Path(target).exists():
             raise UsageError(f"{target}, which is to be linked, does not exist.")
         if not path.exists():
+            if not path.is_relative_to(tree.parent):
+                raise UsageError(f"{name} is too far up to be linked: give the script the path {target}.")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(target)
 
 
-def _mark_loop(command: Command, folder: Path) -> None:
+def _mark_loop(command: Command, tree: Path) -> None:
     """Insert a marker into the copy's loop without adding a line; raises `UsageError`.
 
     A function that marks each iteration wraps the items of a `for`, or the condition of a `while`.
@@ -319,15 +321,17 @@ def _mark_loop(command: Command, folder: Path) -> None:
     if not command.loop:
         return
     file, _, number = command.loop.rpartition(":")
-    path = folder / file
+    path = (tree / command.folder / file).resolve()
+    if path.exists() and not path.is_relative_to(tree.resolve()):
+        raise UsageError(f"{file} leads to {path}, which is no copy: call variantscope.step() in its loop.")
     if not number.isdecimal() or not path.is_file():
         raise UsageError(f"A loop is named by its file and line, such as train.py:42, not {command.loop!r}.")
     text = path.read_bytes()
     try:
-        tree = ast.parse(text)
+        module = ast.parse(text)
     except (SyntaxError, ValueError) as error:
         raise UsageError(f"{file} cannot be read as Python ({error}).") from error
-    loops = {node.lineno: node for node in ast.walk(tree) if isinstance(node, ast.For | ast.While)}
+    loops = {node.lineno: node for node in ast.walk(module) if isinstance(node, ast.For | ast.While)}
     loop = loops.get(int(number))
     if loop is None:
         others = f"those at line {', '.join(map(str, sorted(loops)))}" if loops else "none"

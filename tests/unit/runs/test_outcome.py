@@ -155,6 +155,7 @@ def test_a_reason_of_several_lines_is_stored_as_one() -> None:
             "torch.cuda.OutOfMemoryError: CUDA out of memory.",
         ),
         ("AssertionError", "AssertionError"),
+        ("torch._dynamo.exc.Unsupported: graph break", "torch._dynamo.exc.Unsupported: graph break"),
         ("train.py: error: unrecognized arguments: --amp", "train.py: error: unrecognized arguments: --amp"),
         ("/usr/bin/python3: No module named train", "/usr/bin/python3: No module named train"),
         ("torch.distributed.elastic.multiprocessing.errors.ChildFailedError: ", None),

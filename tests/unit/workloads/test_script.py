@@ -351,6 +351,19 @@ def test_a_marked_loop_does_the_same_and_its_lines_stay(
     assert text.count("\n") == LOOPS.count("\n")
 
 
+def test_what_lies_outside_a_copy_is_linked_beside_it_alone_and_not_changed(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text("for x in 1, 2: pass\n")
+    tree = tmp_path / "copy" / "tree"
+    tree.mkdir(parents=True)
+    (tree / "x.py").symlink_to(tmp_path / "own.py")
+    with pytest.raises(UsageError, match=r"x\.py leads to .*/own\.py, which is no copy"):
+        runner._mark_loop(Command(words=("python",), loop="x.py:1"), tree)
+    runner._link(Command(words=("python",), links={"../data": str(tmp_path)}), tree)
+    assert (tree.parent / "data").readlink() == tmp_path
+    with pytest.raises(UsageError, match=r"\.\./\.\./data is too far up"):
+        runner._link(Command(words=("python",), links={"../../data": str(tmp_path)}), tree)
+
+
 @pytest.mark.parametrize(
     ("words", "ranks"),
     [

@@ -5,6 +5,7 @@ Uses only the standard library, and of that only what programs import anyway (se
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -45,6 +46,7 @@ class _Link:
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.settimeout(None)  # whatever the script's default is
         self._socket.connect(path)
         if self._socket.recv(1) != b"1":
             raise ConnectionRefusedError("another process measures")
@@ -420,7 +422,7 @@ class Meter:
         self.on = False
         self._say_end(kind, **facts)
         for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
+            with contextlib.suppress(Exception):  # the script's own, or none
                 stream.flush()
         threading.Event().wait()
 
