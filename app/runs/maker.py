@@ -388,7 +388,9 @@ class RunMaker:
                 raise
             finally:
                 inbox.close()
-            outcome = with_memory_size(form_outcome(ending, framework_of(start.spec.variant)), devices)
+            of_script = is_script(start.spec.workload)
+            outcome = form_outcome(ending, framework_of(start.spec.variant), of_script=of_script)
+            outcome = with_memory_size(outcome, devices)
             try:
                 recorder.request_final_energy()
                 supervisor.drain(lambda: recorder.awaits_energy)

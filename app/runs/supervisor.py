@@ -210,7 +210,7 @@ class WorkerExit:
     ended_by: EndMethod
 
 
-def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcome:
+def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK, *, of_script: bool = False) -> Outcome:
     """Return the outcome: by the fault that the program found, else the worker's last message, else its exit code.
 
     A run that reported completion is completed, however its process ended; an abnormal end becomes its reason.
@@ -218,11 +218,12 @@ def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK) -> Outcom
     outcome = _derive_outcome(ending, framework)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
-    # As of sys.exit("no data"): not an exception, but what a command says at last.
-    said = ending.error_message or ((outcome.reason or "").endswith("; see its log.") and ending.last_line)
-    is_explained = outcome.detail or ending.fault or ending.fatal_message or not said
+    message = f"It says “{ending.error_message}”." if ending.error_message else ""
+    if not message and of_script and ending.last_line:  # sys.exit("no data") is no error
+        message = f"Its log ends with “{ending.last_line}”."
+    is_explained = outcome.detail or ending.fault or ending.fatal_message or not message
     if outcome.name in ("failed", "crashed") and not is_explained:
-        return replace(outcome, reason=f"{outcome.reason} It says “{said}”.")
+        return replace(outcome, reason=f"{outcome.reason} {message}")
     return outcome
 
 

@@ -178,6 +178,6 @@ def test_an_error_in_the_log_explains_an_end_that_nothing_else_explains() -> Non
         (ending(None, 3), f"{STATUS_3} It says “E”."),
     ):
         assert form_outcome(replace(known, error_message="E", last_line="no data")).reason == reason
-    status = ending(word("failed", "The command ended with exit status 1; see its log."))
-    assert (form_outcome(replace(status, last_line="no data")).reason or "").endswith("log. It says “no data”.")
-    assert form_outcome(status).reason == "The command ended with exit status 1; see its log."
+    full = replace(ending(failed), last_line="no data")
+    assert form_outcome(full, of_script=True).reason == "It ended. Its log ends with “no data”."
+    assert form_outcome(full).reason == form_outcome(ending(failed), of_script=True).reason == "It ended."
