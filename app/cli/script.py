@@ -72,14 +72,8 @@ def has_setting(variant: Variant, name: str, text: str) -> bool:
     if name == "rev":
         return str(variant.get(catalog.REVISION, "")).rpartition("@")[0] == text
     keys = (catalog.placeholder_key(name), f"{catalog.VARIABLE}{name}")
-    values = [variant[key] for key in keys if key in variant]
-    return any(
-        text
-        in (
-            ("on", "true") if value is True else ("off", "false") if value is False else (str(value), value_text(value))
-        )
-        for value in values
-    )
+    texts = {text, {"on": "true", "off": "false"}.get(text, text)}
+    return any(texts & {str(variant[key]), value_text(variant[key])} for key in keys if key in variant)
 
 
 def _words(context: click.Context, _param: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:

@@ -70,7 +70,8 @@ def script_variants(
     """
     workload = catalog.script_workload(catalog.script_name(script.command.words))
     names = catalog.command_names(script.command)
-    _check_names(names, settings, [parameter.name for parameter in workload.parameters])
+    program_names = [parameter.name for parameter in workload.parameters]
+    _check_names(names, settings, program_names)
     first = script.command.words[0]
     if any(any(settings.get(name, ())) for name in ("interpreter", "packages")) and not catalog.names_python(first):
         raise UsageError(
@@ -85,20 +86,17 @@ def script_variants(
         **{catalog.placeholder_key(name) if name in names else name: values for name, values in settings.items()},
         **{f"{catalog.VARIABLE}{name}": values for name, values in script.variables.items()},
     }
-    commits = {name: _find_commit(origin, name) for name in script.revisions}
-    program_names = {parameter.name for parameter in workload.parameters}
+    commits = {name: _find_commit(origin, name) for name in script.revisions} or {"": ""}
     variants = []
-    for revision in script.revisions or ("",):
-        sha256 = _freeze(script, origin, commits.get(revision, ""), database) if database else ""
-        commit = commits.get(revision, "")[:_HASH_SHOWN]
-        of_code: dict[str, Value] = {catalog.REVISION: f"{revision}@{commit}"} if revision else {}
+    for revision, commit in commits.items():
+        sha256 = _freeze(script, origin, commit, database) if database else ""
+        of_code: dict[str, Value] = {catalog.REVISION: f"{revision}@{commit[:_HASH_SHOWN]}"} if revision else {}
         for values in itertools.product(*lists.values()):
             variant = dict(zip(lists, values, strict=True))
             program = catalog.fill_defaults(workload, {k: variant[k] for k in variant if k in program_names}, machine)
             variant = {**program.variant, **variant, **of_code, catalog.SOURCE: sha256}
-            spec = RunSpec(workload=workload.name, variant=variant)
-            catalog.examples_per_step(script.command, spec.variant)
-            variants.append(spec)
+            catalog.examples_per_step(script.command, variant)
+            variants.append(RunSpec(workload=workload.name, variant=variant))
     if len(variants) > catalog.MAX_VARIANTS:
         raise UsageError(f"{len(variants):,} combinations are too many: {catalog.MAX_VARIANTS} at most.")
     return catalog.distinct(variants)
