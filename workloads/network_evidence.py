@@ -125,7 +125,9 @@ def image_layout(observation: Observation) -> Aspect:
     layouts = Counter(op.layout for op in ops)
     mismatches, differs = [op for op in ops if op.layout != requested], ""
     if mismatches:
-        differs = f"{_mismatch_message(observation, mismatches, len(ops))}: {_mismatch_cause(observation, mismatches)}."
+        where = f"{mismatches[0].layout}{_layer_names(observation, mismatches)}"
+        cause = _mismatch_cause(observation, mismatches)
+        differs = f"{len(mismatches)} of {len(ops)} operations on images ran in {where}: {cause}."
     graph = [op for op in observation.graph if op.kind == "transpose" and not op.compiled]
     traced = sum(kernel.count for kernel in observation.trace.kernels if kernel.kind == "transpose")
     counts = [f"{len(graph)} in the executed graph{_layer_names(observation, graph)}"] if graph else []
@@ -137,10 +139,6 @@ def image_layout(observation: Observation) -> Aspect:
 def _xla_convolutions(observation: Observation) -> list[Op]:
     """Return XLA's forward convolutions; XLA writes gradients as convolutions with other axes."""
     return [op for op in observation.programs if op.is_spatial and not op.backward]
-
-
-def _mismatch_message(observation: Observation, ops: Sequence[Op], total: int) -> str:
-    return f"{len(ops)} of {total} operations on images ran in {ops[0].layout}{_layer_names(observation, ops)}"
 
 
 def _layer_names(observation: Observation, ops: Iterable[Op]) -> str:

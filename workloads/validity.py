@@ -42,11 +42,6 @@ _LEAST_MEMORY_LIMIT_GIB = 0.1
 """TensorFlow counts in MiB, and takes 0 MiB as no limit."""
 
 
-def _least_memory_bytes(machine: Machine) -> float:
-    """Return the memory of the machine's smallest GPU; infinite if none reports it."""
-    return min((gpu.memory_total_bytes for gpu in machine.gpus if gpu.memory_total_bytes), default=math.inf)
-
-
 def _too_few_whole_gpus(variant: Variant, machine: Machine) -> bool:
     count = int(variant["gpus"])
     named = [find_gpu(machine, word) for word in _requested_devices(variant)]
@@ -156,7 +151,10 @@ _GENERAL: tuple[Rule, ...] = (
     ),
     Rule(
         parameters=("memory_limit", "gpus"),
-        broken=lambda v, m: int(v["gpus"]) > 0 and float(v["memory_limit"]) * 2**30 > _least_memory_bytes(m),
+        broken=lambda v, m: (
+            int(v["gpus"]) > 0
+            and any(float(v["memory_limit"]) * 2**30 > (gpu.memory_total_bytes or math.inf) for gpu in m.gpus)
+        ),
         reason="A memory limit of {memory_limit:g} GiB is more than a GPU here has; use less, or 0 for no limit.",
     ),
     Rule(

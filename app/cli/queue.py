@@ -221,11 +221,8 @@ def _describe_total(experiments: Sequence[ExperimentProgress]) -> str:
     command = " ".join([f"{PROGRAM} queue run", *(str(progress.entry) for progress in experiments if all_paused)])
     if done == planned:
         return f"{done} of {planned} runs done; `{command}` shows their results."
-    return f"{done} of {planned} runs done, {_describe_left(experiments)}; `{command}` runs them."
-
-
-def _describe_left(experiments: Sequence[ExperimentProgress]) -> str:
-    return f"{format_time_left(TimeLeft.total(progress.left for progress in experiments))} left"
+    left = format_time_left(TimeLeft.total(progress.left for progress in experiments))
+    return f"{done} of {planned} runs done, {left} left; `{command}` runs them."
 
 
 def _document(entry: QueueEntry, progress: ExperimentProgress) -> dict[str, Any]:

@@ -216,21 +216,16 @@ class Queue:
             ).fetchone()
             if row is None:
                 return None
-            experiment: int | None = row[-1]
+            experiment: int | None
+            uid, name, preset, plan, experiment = row
             if experiment is not None:
                 add_runs(self._db, experiment, runs)
             elif runs:
-                experiment = self._create_experiment(entry, runs, *row[:-1])
-        return experiment
-
-    def _create_experiment(
-        self, entry: int, runs: Sequence[int], uid: str, name: str, preset: str | None, plan: str
-    ) -> int:
-        # With the entry's uid it is the same experiment on every machine that continues it.
-        experiment = save_experiment(
-            self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
-        )
-        self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))
+                # With the entry's uid it is the same experiment on every machine that continues it.
+                experiment = save_experiment(
+                    self._db, runs, uid=uid, name=name, preset=preset, plan=plan, utc_ns=time.time_ns()
+                )
+                self._db.execute("UPDATE queue SET experiment = ? WHERE entry = ?", (experiment, entry))
         return experiment
 
     def remove_runs(self, entry: int, runs: Sequence[int]) -> None:

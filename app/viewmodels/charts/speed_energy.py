@@ -167,7 +167,9 @@ def ratio_chart(variants: Sequence[ChartVariant], key: RatioKey) -> BarChart | N
     if not ratios:
         return None
     ratios.sort(key=lambda pair: pair[1].value, reverse=key == "speed-up")
-    comparable, different = _split_by_work(ratios, base)
+    # If none does the baseline's work per example, all count as the same work.
+    comparable = [pair for pair in ratios if work_ratio(pair[0].result.runs, base.result.runs) is None] or ratios
+    different = [pair for pair in ratios if pair not in comparable]
     without = [variant for variant, estimate in drawn if estimate is None]
     bar = partial(_ratio_bar, unit=unit_of(estimate.value for _, estimate in ratios))
     bars = [
@@ -199,12 +201,6 @@ def _select_workload(variants: Sequence[ChartVariant], workload: str) -> tuple[l
         f" {others} {units.plural('variant', others)} of other workloads {'has' if others == 1 else 'have'} no ratio."
     )
     return [replace(variant, name=name) for variant, name in zip(selected, names, strict=True)], note if others else ""
-
-
-def _split_by_work(ratios: Sequence[VariantRatio], base: ChartVariant) -> tuple[list[VariantRatio], list[VariantRatio]]:
-    """Split by whether a variant does the baseline's work per example; if none does, all count as the same work."""
-    comparable = [pair for pair in ratios if work_ratio(pair[0].result.runs, base.result.runs) is None]
-    return (comparable, [pair for pair in ratios if pair not in comparable]) if comparable else (list(ratios), [])
 
 
 def _describe_different_work(different: Sequence[VariantRatio]) -> str:

@@ -53,7 +53,9 @@ class ScalingView:
 def scaling_views(runs: Sequence[StoredRun]) -> list[ScalingView]:
     """Return one view for each pair among the runs that differs only in its GPUs."""
     pairs = scalings(runs)
-    specs = [_common_spec(pair) for pair in pairs]
+    many = [pair.many.runs[0].row.spec for pair in pairs]  # the all-reduce is that of the many GPUs
+    same: dict[str, Value] = dict.fromkeys(VARYING_PARAMETERS - {"all_reduce"}, "")
+    specs = [RunSpec(workload=spec.workload, variant={**spec.variant, **same}) for spec in many]
     unique_specs = [spec for index, spec in enumerate(specs) if spec not in specs[:index]]
     names = variant_names(unique_specs) if len(unique_specs) > 1 else [spec.workload for spec in unique_specs]
     unit = unit_of(pair.speedup.value for pair in pairs)
@@ -80,13 +82,6 @@ def worst_pairs(views: Sequence[ScalingView]) -> list[ScalingView]:
         worst.setdefault(view.variant, view)
     few = list(worst.values())[:_FEW]
     return [view for view in views if any(view is other for other in few)]
-
-
-def _common_spec(pair: Scaling) -> RunSpec:
-    """Return the spec of a pair's variant without GPUs and batches; the all-reduce is that of the many GPUs."""
-    spec = pair.many.runs[0].row.spec
-    same: dict[str, Value] = dict.fromkeys(VARYING_PARAMETERS - {"all_reduce"}, "")
-    return RunSpec(workload=spec.workload, variant={**spec.variant, **same})
 
 
 def _view(scaling: Scaling, variant: str, among_others: bool, unit: Unit) -> ScalingView:

@@ -34,7 +34,9 @@ def device_metrics(device: Device, now: Values, first: Values) -> tuple[DeviceMe
 
 
 def _topic_metrics(device: Device, topic: Topic, now: Values, first: Values) -> list[DeviceMetric]:
-    fields = [field for field in fields_of(device.kind) if field.topic == topic and _is_available(device, field, now)]
+    # Lost or implausible fields stay unavailable.
+    available = {*now, *device.fields, *(name for name, why in device.absent.items() if why in ("lost", IMPLAUSIBLE))}
+    fields = [field for field in fields_of(device.kind) if field.topic == topic != "worker" and field.name in available]
     if topic == "throttled":
         return [("Throttled", _format_throttled(fields, now, first))] if fields else []
     gauges = [field for field in fields if field.kind != "counter" and field.name not in _SHOWN_WITH_ANOTHER]
@@ -97,13 +99,6 @@ def describe_not_reported(device: Device, now: Values = MappingProxyType({})) ->
     fields = "; ".join(f"{', '.join(labels)} ({reason})" for reason, labels in by_reason.items())
     device_text = "the host" if device.device == HOST else "this GPU"
     return f"Not reported by {device_text}: {fields}." if fields else ""
-
-
-def _is_available(device: Device, field: Field, now: Values) -> bool:
-    """Return whether a field is reported, by probing or now; lost or implausible fields stay unavailable."""
-    return field.topic != "worker" and (
-        field.name in now or field.name in device.fields or device.absent.get(field.name) in ("lost", IMPLAUSIBLE)
-    )
 
 
 STALE_S = 3.0

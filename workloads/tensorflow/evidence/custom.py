@@ -6,7 +6,6 @@ from workloads.aspects import Observation
 from workloads.custom.evidence import LAYOUTS, ONE_LAYOUT, Findings, listed, requested_layout, training_aspects
 from workloads.evidence import Aspect
 from workloads.operations import BIASES, Op, layers_of
-from workloads.training import Layer
 
 
 def custom_layout(observation: Observation) -> Aspect | None:
@@ -24,10 +23,14 @@ def custom_layout(observation: Observation) -> Aspect | None:
     operations = compiled or [op for op in observation.graph if op.is_spatial and not op.compiled]
     other_layers = [layer for layer in layers if layer.layout != expected]
     other_operations = [op for op in operations if LAYOUTS.get(op.layout.lower()) != expected]
-    biases = _misplaced_biases(observation)
+    # Keras 3.15 adds a vector as long as the last axis along that axis: `add` in keras/src/backend/tensorflow/numpy.py.
+    # Where TensorFlow fuses convolution and bias on the CPU, only the gradient does.
+    names = [layer.name for layer in observation.layers if layer.layout == "channels_first" and "Conv" in layer.kind]
+    biases = layers_of([op for op in observation.graph if op.type in BIASES and op.layout == "NHWC"], names)
     reasons = []
     if other_layers:
-        reasons.append(f"{len(other_layers)} of {len(layers)} layers are {_layout_names(other_layers)}.")
+        others = listed([f"{layer.name} ({layer.kind})" for layer in other_layers])
+        reasons.append(f"{len(other_layers)} of {len(layers)} layers are {other_layers[0].layout}: {others}.")
     if biases:
         reasons.append(
             f"Keras puts the bias of {listed(biases)} along the width: images are as wide there as they have channels."
@@ -44,16 +47,6 @@ def custom_layout(observation: Observation) -> Aspect | None:
     return Aspect(
         name="layout", requested=requested, actual=" and ".join(sorted(layouts)) if reason else requested, reason=reason
     )
-
-
-def _misplaced_biases(observation: Observation) -> list[str]:
-    """Return the channels_first convolutions whose bias, or its gradient, went along the last axis.
-
-    Keras 3.15 adds a vector as long as the last axis along that axis: `add` in keras/src/backend/tensorflow/numpy.py.
-    Where TensorFlow fuses convolution and bias on the CPU, only the gradient does.
-    """
-    names = [layer.name for layer in observation.layers if layer.layout == "channels_first" and "Conv" in layer.kind]
-    return layers_of([op for op in observation.graph if op.type in BIASES and op.layout == "NHWC"], names)
 
 
 def _operations_reason(observation: Observation, operations: Sequence[Op], mismatches: Sequence[Op]) -> str:
@@ -111,8 +104,3 @@ def layer_notes(observation: Observation) -> Iterable[str]:
         f"{listed(names)} {how}" for names, how in ((through_cudnn, "through cuDNN"), (in_loops, "as a loop")) if names
     ]:
         yield f"Recurrent layers ran: {'; '.join(fallen_back)}."
-
-
-def _layout_names(layers: Sequence[Layer]) -> str:
-    """Return a list such as `channels_last: pool (GlobalAveragePooling2D), norm (BatchNormalization)`."""
-    return f"{layers[0].layout}: {listed([f'{layer.name} ({layer.kind})' for layer in layers])}"

@@ -135,20 +135,12 @@ def _combined_input_gates(sums: tf.Tensor, product: tf.Tensor, memory: tf.Tensor
     return state_from_sums(sums + product, memory, axis=0)
 
 
-def _transposed_matrices(weights: Weights) -> tuple[tf.Tensor, tf.Tensor]:
-    """Return kernel and recurrent kernel transposed.
-
-    They are transposed together and split again, because TensorFlow's graph optimizer would fold the transposition of
-    one matrix into the product that reads it (FoldTransposeIntoMatMul).
-    """
-    widths = [weights.kernel.shape[0], weights.recurrent.shape[0]]
-    kernel, recurrent = tf.split(tf.transpose(tf.concat([weights.kernel, weights.recurrent], 0)), widths, 1)
-    return kernel, recurrent
-
-
 def combined_input_cell(weights: Weights, input_steps: int) -> Cell:
     """Return rung 7: the recurrent product and one kernel per step."""
-    kernel, recurrent = _transposed_matrices(weights)
+    # Transposed together: TensorFlow's graph optimizer folds the transposition of one matrix into the product that
+    # reads it (FoldTransposeIntoMatMul).
+    widths = [weights.kernel.shape[0], weights.recurrent.shape[0]]
+    kernel, recurrent = tf.split(tf.transpose(tf.concat([weights.kernel, weights.recurrent], 0)), widths, 1)
 
     def input_sums(inputs: tf.Tensor) -> tf.Tensor:
         """Return the input's part of the sums, [timesteps, 4 units, batch], of inputs [timesteps, features, batch]."""
