@@ -192,6 +192,11 @@ def test_a_critic_alone_for_long_is_a_step_by_itself(meter: Any) -> None:
     assert meter._steps == 0
     meter.optimizers.stepped(critic)
     assert meter._steps == 300
+    of_next_stage = Optimizer()
+    del critic, generator
+    for _ in range(6):
+        meter.optimizers.stepped(of_next_stage)
+    assert meter._steps == 306
 
 
 def test_calls_too_few_for_a_pattern_are_steps_at_the_end(meter: Any, worker: Worker) -> None:

@@ -148,7 +148,7 @@ class Steps:
             self._look(number)
         elif period[self._phase] != number:
             self._changes += 1
-            self.period, self._calls, self._phase = (), [number], 0
+            self.period, self._calls, self._phase, self._first_ns = (), [number], 0, _now()
             self._meter.restart()
         elif self._phase + 1 < len(period):
             self._phase += 1
@@ -177,24 +177,23 @@ class Steps:
         self._first_ns = self._first_ns or _now()
         if len(calls) > _MOST_CALLS:
             self._changes = _MOST_CHANGES + 1
-        if len(calls) < _LEAST_CALLS or (self._waits_for_another() and len(calls) < _MOST_ALONE):
+        if len(calls) < _LEAST_CALLS:
             return
+        is_long = len(calls) >= _MOST_ALONE and not self._changes  # else epochs may alternate
+        is_alone = is_long or _now() - self._first_ns >= _ALONE_NS
         for length in range(1, len(calls) // 3 + 1):
             if calls[-1 - length] != number:
                 continue
             period = calls[-length:]
-            # A critic that trains alone at first is not yet a GAN's period, which includes every optimizer ever called.
-            if calls[-3 * length :] == 3 * period and len(set(period)) == len(self._called):
+            if calls[-3 * length :] == 3 * period and (is_alone or not self._waits_for_another(period)):
                 self.period = tuple(period)
                 self._meter.boundary(self.how, min(calls.count(key) // period.count(key) for key in period))
                 return
 
-    def _waits_for_another(self) -> bool:
-        """Return whether an optimizer exists that was not called yet but may be soon."""
-        alive = (created() for created in self._created)
-        return _now() - self._first_ns < _ALONE_NS and any(
-            optimizer is not None and id(optimizer) not in self._numbers for optimizer in alive
-        )
+    def _waits_for_another(self, period: list[int]) -> bool:
+        """Return whether another optimizer exists: a critic that trains alone at first is not yet a GAN's period."""
+        alive = (created() for created in (*self._created, *self._called))
+        return any(optimizer is not None and self._numbers.get(id(optimizer)) not in period for optimizer in alive)
 
     def describe(self) -> str:
         if not self.period:
