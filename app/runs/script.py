@@ -183,7 +183,9 @@ def _freeze(script: Script, origin: _Origin, commit: str, database: Path) -> str
     try:
         save_source(database, source)
     except UnicodeEncodeError as error:
-        raise UserError(f"{error.object!r} is not UTF-8: rename the file, or exclude it in a .gitignore.") from error
+        raise UserError(
+            f"{error.object!r} is not UTF-8: rename the file, or exclude it in a repository's .gitignore."
+        ) from error
     return source.sha256
 
 
@@ -309,7 +311,7 @@ def _copy_files(root: Path, tree: Path, names: Iterable[str]) -> None:
             if count > MOST_MODULES or total > _MOST_BYTES:
                 raise UserError(
                     f"{root} has more than {MOST_MODULES:,} files or {units.byte_size(_MOST_BYTES)} to freeze; "
-                    f"exclude data in a .gitignore, and link it (--link; in the window, Link)."
+                    f"exclude data in a repository's .gitignore, and link it (--link; in the window, Link)."
                 )
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(path, tree / name, follow_symlinks=False)

@@ -297,6 +297,8 @@ def _copy(source: Source) -> Iterator[Path]:
             except BlockingIOError:
                 continue
             shutil.rmtree(copy, ignore_errors=True)
+            if copy.exists():  # a script wrote what the user cannot delete, such as a folder that is read-only
+                continue
             yield shutil.copytree(frozen, copy / _root(source).name, symlinks=True)
             return
 

@@ -14,6 +14,7 @@ from app.viewmodels.run.selection import parse_script_values
 from tests.present import present
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Command, Source, Value
+from workloads.script.runner import _copy
 
 
 @pytest.fixture(autouse=True)
@@ -97,6 +98,16 @@ def test_a_damaged_tree_is_frozen_anew(database: Path, folder: Path) -> None:
     file.write_text("VALUE = 3\n")
     frozen(database, folder)
     assert file.read_text() == "VALUE = 1\n"
+
+
+def test_a_run_has_a_copy_of_its_own_in_a_folder_of_the_same_name(database: Path, folder: Path) -> None:
+    source = frozen(database, folder)
+    tree = Path(source.modules[1].path).parent
+    tree.with_name(f"{tree.name}.1").touch()  # it cannot be deleted as a folder is
+    with _copy(source) as first, _copy(source) as second:
+        for number, copy in ((2, first), (3, second)):
+            assert (copy.parent.name, copy.name) == (f"{tree.name}.{number}", folder.name)
+            assert (copy / "train.py").read_text() == "import package\n"
 
 
 def test_a_link_is_frozen_as_one_that_does_not_lead_back(database: Path, folder: Path, tmp_path: Path) -> None:
