@@ -32,6 +32,8 @@ _OFTEN = 0.1
 """An optimizer with this share of the most frequent one's calls belongs to every step."""
 _EACH_STEP = 0.5
 """What happens in at least this share of the steps is part of a step and no interruption."""
+_UNCERTAIN = 0.01
+"""At most this share of a block may have passed on the host since its last step, which a device may still compute."""
 _TRACED_STEPS = 3
 _EPOCH = "the start of an epoch"
 _COUNTS = ("steps", "measured_steps", "measured_ns", "all_steps", "waited_ns", "examples", "skipped")
@@ -72,6 +74,7 @@ class _Clock:
         torch = sys.modules.get("torch")
         self._how = how
         self._torch = torch if torch is not None and torch.cuda.is_initialized() else None
+        self.is_behind = self._torch is not None or any(module is not None for module in _used(how)[1:])
         self._last: Any = None
 
     def mark(self) -> Any:
@@ -352,6 +355,10 @@ class Meter:
         start_ns = self._clock.time_ns(start)
         end_ns = max(self._clock.time_ns(end) - begun_ns, start_ns + 1)
         self._last_ns = end_ns
+        if begun_ns > _UNCERTAIN * (end_ns - start_ns) and self._clock.is_behind:
+            # The device worked on the steps for an unknown part of this; shorter blocks end before an epoch does.
+            self._last_ns, self._block_steps = end_ns + begun_ns, max(1, steps // 2)
+            return
         if not steps:
             self._lost["compilation"] = self._lost.get("compilation", 0) + end_ns - start_ns
             return
