@@ -146,9 +146,8 @@ def _find_origin(script: Script) -> _Origin:
 
 def _find_commit(origin: _Origin, revision: str) -> str:
     try:
-        return (
-            run_git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}").decode().strip()
-        )
+        commit = run_git(origin.root, "rev-parse", "--verify", "--end-of-options", f"{revision}^{{commit}}")
+        return commit.decode().strip()
     except UserError as error:
         shallow = run_git(origin.root, "rev-parse", "--is-shallow-repository").strip() == b"true"
         remote, _, branch = revision.partition("/")

@@ -97,12 +97,8 @@ def fill_command(command: Command, variant: Variant) -> list[str]:
     """
     words: list[str] = []
     for word in command.words:
-        filled = _fill(word, variant)
-        match = _PLACEHOLDER.fullmatch(word)
-        if match is None or not match["is_switch"]:
-            words.append(filled)
-        else:
-            words += shlex.split(filled)
+        filled, match = _fill(word, variant), _PLACEHOLDER.fullmatch(word)
+        words += shlex.split(filled) if match and match["is_switch"] else [filled]
     return words
 
 

@@ -87,8 +87,7 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int)
             else "Only PyTorch steps are traced"
         )
         notes.append(f"{why}, so the kernels of this script are not known.")
-    sources = ("trace",) if trace.kernels else ()
-    return summarise(aspects, trace, sources, tuple(filter(None, notes)))
+    return summarise(aspects, trace, ("trace",) if trace.kernels else (), tuple(filter(None, notes)))
 
 
 def _seen(ending: Ending, trace: TorchTrace, *, gpu: bool) -> Iterator[tuple[str, str]]:

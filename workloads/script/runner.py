@@ -162,10 +162,8 @@ class ScriptRun:
         led = {"PYTHONSAFEPATH": "", "PYTHONPATH": os.pathsep.join(paths)}
         if os.environ.get("PYTHONPYCACHEPREFIX") == str(bytecode_folder()):
             led |= {"PYTHONPYCACHEPREFIX": "", "PYTHONDONTWRITEBYTECODE": "1"}
-        environment = {**os.environ, **led, **variables(self._variant)}
-        return {
-            name: value for name, value in environment.items() if value or name not in {*led, *variables(self._variant)}
-        }
+        led |= variables(self._variant)
+        return {name: value for name, value in {**os.environ, **led}.items() if value or name not in led}
 
     def _follow(self, process: "subprocess.Popen[bytes]", listener: socket.socket) -> str:
         """Forward messages until the command or its measurement ends; return a reason if neither does."""
@@ -357,23 +355,13 @@ def _end_processes(process: "subprocess.Popen[bytes]", address: str) -> None:
     while time.monotonic() < ended_s:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-        left = [
-            int(path.parent.name)
-            for path in Path("/proc").glob("[0-9]*/environ")
-            if path.parent.name != str(os.getpid()) and _has_address(path, address.encode())
-        ]
-        for pid in left:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        is_left = False
+        for path in Path("/proc").glob("[0-9]*/environ"):
+            with contextlib.suppress(OSError):  # it has ended, or belongs to another user; a zombie's is empty
+                if path.parent.name != str(os.getpid()) and address.encode() in path.read_bytes():
+                    os.kill(int(path.parent.name), signal.SIGKILL)
+                    is_left = True
         process.poll()
-        if not left:
+        if not is_left:
             break
     process.wait()
-
-
-def _has_address(environment: Path, address: bytes) -> bool:
-    """Return whether a process has the address in its environment; a zombie's is empty."""
-    try:
-        return address in environment.read_bytes()
-    except OSError:  # it has ended, or belongs to another user
-        return False

@@ -54,12 +54,7 @@ _ENTRIES = (
     ("command", "Command", "python train.py --batch-size 32", "As you type it today; select a word to vary it."),
     ("folder", "Folder", "", "Its folder; files that git does not ignore there are copied for all runs."),
     ("revisions", "Revisions", "the folder as it is", "Branches or commits of the folder's repository, with commas."),
-    (
-        "variables",
-        "Environment",
-        "NAME=A,B OTHER=C",
-        "Environment variables; several values vary, an empty value unsets.",
-    ),
+    ("variables", "Environment", "NAME=A,B OTHER=C", "Variables; several values vary, an empty value unsets one."),
     ("examples", "Examples per step", "from the DataLoader", "Numbers and placeholders, as {batch_size}*4."),
     ("links", "Link", "data", "Files and folders that git ignores and the script needs."),
     ("loop", "Loop of steps", "train.py:42", "The loop whose iterations are steps, if they are not detected."),
@@ -174,9 +169,7 @@ class ScriptView(QWidget):
         self.folder_button = button("Choose …", "Choose the folder", small=True)
         self.revisions_button = button("+", "Branches and latest commits of the folder", flat=True)
         self.revisions_button.setAccessibleName("More revisions")
-        self.try_button = button(
-            "&Try it", "Run it for a few seconds to see how steps are detected and how long they take"
-        )
+        self.try_button = button("&Try it", "Run it for a few seconds to see what a step is and how long it takes")
         self.run_button = button("Run", primary=True)
         self.log_button = button("Show &log", "What the script printed, with the traceback", flat=True)
         self.log = ""
@@ -349,8 +342,8 @@ class ScriptController(QObject):
             label, detail = "Run", ""
             if answer is not None:
                 plan, ahead = answer
-                label = experiment_label(len(plan.variants) * plan.repeats, ahead, most=False)
                 count = len(plan.variants)
+                label = experiment_label(count * plan.repeats, ahead, most=False)
                 size = units.sentence(f"{count:,} {units.plural('variant', count)}")
                 detail = " ".join((size, *describe_estimate(ahead)))
             self._view.run_button.setText(label)
@@ -454,5 +447,5 @@ class ScriptController(QObject):
             entry.toggled.connect(lambda _, name=name: tick(name))
         if not revisions:
             menu.addAction("This folder has no commits").setEnabled(False)
-        revisions_button = self._view.revisions_button
-        menu.popup(revisions_button.mapToGlobal(revisions_button.rect().bottomLeft()))
+        below = self._view.revisions_button
+        menu.popup(below.mapToGlobal(below.rect().bottomLeft()))
