@@ -388,8 +388,7 @@ class RunMaker:
                 raise
             finally:
                 inbox.close()
-            of_script = is_script(start.spec.workload)
-            outcome = form_outcome(ending, framework_of(start.spec.variant), of_script=of_script)
+            outcome = form_outcome(ending, framework_of(start.spec.variant), of_script=is_script(start.spec.workload))
             outcome = with_memory_size(outcome, devices)
             try:
                 recorder.request_final_energy()

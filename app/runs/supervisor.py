@@ -218,9 +218,9 @@ def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK, *, of_scr
     outcome = _derive_outcome(ending, framework)
     if ending.gpu_lost is not None and outcome.name in ("failed", "crashed"):
         return replace(outcome, reason=f"{ending.gpu_lost} {outcome.reason or ''}".strip())
-    message = f"It says “{ending.error_message}”." if ending.error_message else ""
-    if not message and of_script and ending.last_line:  # sys.exit("no data") is no error
-        message = f"Its log ends with “{ending.last_line}”."
+    # sys.exit("no data") is no error.
+    last = f"Its log ends with “{ending.last_line}”." if of_script and ending.last_line else ""
+    message = f"It says “{ending.error_message}”." if ending.error_message else last
     is_explained = outcome.detail or ending.fault or ending.fatal_message or not message
     if outcome.name in ("failed", "crashed") and not is_explained:
         return replace(outcome, reason=f"{outcome.reason} {message}")

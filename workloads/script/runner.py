@@ -336,8 +336,7 @@ def _mark_loop(command: Command, tree: Path) -> None:
     if loop is None:
         others = f"those at line {', '.join(map(str, sorted(loops)))}" if loops else "none"
         raise UsageError(f"{command.loop} is no for or while loop; {file} has {others}.")
-    marked = loop.iter if isinstance(loop, ast.For) else loop.test
-    function = "items" if isinstance(loop, ast.For) else "test"
+    function, marked = ("items", loop.iter) if isinstance(loop, ast.For) else ("test", loop.test)
     lines = text.splitlines(keepends=True)
     begin, end, column = marked.lineno - 1, (marked.end_lineno or 1) - 1, marked.end_col_offset
     lines[end] = lines[end][:column] + b"))" + lines[end][column:]

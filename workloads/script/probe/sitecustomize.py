@@ -56,17 +56,14 @@ def _of_optimizer(module: Any) -> None:
 
 
 def _of_scaler(module: Any) -> None:
-    calls = [0]
-
-    def before(*_: Any) -> None:
-        calls[0] = METER.optimizers.calls
+    calls: list[int] = []
 
     def after(_scaler: Any, optimizer: Any, *_: Any) -> None:
-        if METER.on and METER.optimizers.calls == calls[0]:  # infinite gradient: the optimizer was not called
+        if calls.pop() == METER.optimizers.calls and METER.on:  # infinite gradient: the optimizer was not called
             METER.skipped += 1
             METER.optimizers.stepped(optimizer)
 
-    _hook(module.GradScaler, "step", before)
+    _hook(module.GradScaler, "step", lambda *_: calls.append(METER.optimizers.calls))
     _hook(module.GradScaler, "step", after, after=True)
 
 
