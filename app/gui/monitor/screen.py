@@ -120,7 +120,7 @@ class MonitorTable(CellTable):
         header.setSectionsClickable(True)
         header.sectionClicked.connect(self._sort)
         self.verticalScrollBar().valueChanged.connect(lambda _: self._span_reasons())
-        self.fit([_WIDEST[key] for key in self._rows.keys])
+        self.fit([_WIDEST[key] for key in self._rows.keys], bold=True)
 
     @property
     def wanted_height(self) -> int:
@@ -135,7 +135,7 @@ class MonitorTable(CellTable):
         row, keys = max(0, self.currentIndex().row()), self._rows.keys
         if self._rows.refresh():
             if self._rows.keys != keys:
-                self.fit([_WIDEST[key] for key in self._rows.keys])
+                self.fit([_WIDEST[key] for key in self._rows.keys], bold=True)
             self._spans = frozenset()
             self.clearSpans()
             self._restore(row)

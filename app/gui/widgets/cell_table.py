@@ -114,8 +114,8 @@ class CellTable(RowsView):
         super().setColumnWidth(column, next((self._chosen_widths.get(title, width) for title in titles), width))
         self._is_fitting = False
 
-    def fit(self, widest: Sequence[Cell]) -> None:
-        metrics = QFontMetrics(tabular_font())
+    def fit(self, widest: Sequence[Cell], *, bold: bool = False) -> None:
+        metrics = QFontMetrics(tabular_font(bold=bold))
         columns = list(enumerate(self._cells.columns))
         self._delegate.pairs = {n for n, column in columns if column.second}
         self._delegate.sparks = {n for n, column in columns if column.has_spark}

@@ -32,16 +32,16 @@ _HELP: Mapping[str, str] = {
 }
 _COURSES = ("load_pct", "power_mw")
 _NBSP = "\N{NO-BREAK SPACE}"
-_text_column = partial(Column, numeric=False, shrink="text", least=96)
+_text_column = partial(Column, numeric=False, shrink="text", least=160)
 
 TABLE_COLUMNS: Mapping[str, Column] = {
     DEVICE: _text_column("Device", "GPUs by number, then the processors; for a host, its name"),
-    STATE: _text_column("State", "What is wrong with it, or whether it is busy; the worst first"),
+    STATE: _text_column("State", "What is wrong with it, or whether it is busy; the worst first", least=184),
     **{
         name: Column(FIELDS[name].label, text, has_spark=name in _COURSES, shrink="plot" if name in _COURSES else "")
         for name, text in _HELP.items()
     },
-    PROCESSES: _text_column("Used by", "Processes that compute on it, with their users", least=160),
+    PROCESSES: _text_column("Used by", "Processes that compute on it, with their users", least=112),
 }
 """The columns by key, which is the field's name if it shows one."""
 

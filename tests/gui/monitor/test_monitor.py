@@ -86,6 +86,18 @@ def test_columns_are_as_wide_after_others_are_gone(qtbot: QtBot, theme: Theme) -
     assert widths[0] == widths[1]
 
 
+@pytest.mark.parametrize("width", [1280, 1024])
+def test_the_bold_sum_of_eight_gpus_is_not_cut(opened: Opened, width: int) -> None:
+    readings = (sample(f"GPU-{index}", power_mw=679_500, power_limit_mw=700_000) for index in range(8))
+    model, _ = model_of(machine(8), *readings)
+    table = opened(model, QSize(width, 800)).table
+    column = table._rows.keys.index("power_mw")
+    cell, delegate = table._rows.row_cells(0)[column], table._delegate
+    assert cell.text.split() == ["5,436", "of", "5,600", "W"]
+    room = table.columnWidth(column) - delegate.unit_widths.get(column, 0) - 2 * GRID
+    assert delegate.faces[True].width(cell.text) <= room
+
+
 def test_a_window_that_becomes_narrow_has_its_figures_in_one_column_at_once(qtbot: QtBot, opened: Opened) -> None:
     model, _ = model_of(machine(2), sample("GPU-0", power_mw=600_000))
     view = opened(model, QSize(1400, 400))
