@@ -31,7 +31,7 @@ def _main(words: list[str]) -> int:
     if sys.dont_write_bytecode:  # many containers forbid it, and every start would compile all modules again
         from workloads.machine import bytecode_folder
 
-        sys.dont_write_bytecode, sys.pycache_prefix = False, str(bytecode_folder())
+        sys.dont_write_bytecode, sys.pycache_prefix = False, sys.pycache_prefix or str(bytecode_folder())
     if not words and COMPLETE_VARIABLE not in os.environ:
         return _open_window(None)
     # Here, for the window does not wait for them.

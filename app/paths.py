@@ -66,7 +66,7 @@ def python_environment() -> dict[str, str]:
         from workloads.machine import bytecode_folder
 
         # Many containers set it, and each process would compile all that it imports: 7 of 10 s of PyTorch's import.
-        environment["PYTHONPYCACHEPREFIX"] = str(bytecode_folder())
+        environment.setdefault("PYTHONPYCACHEPREFIX", str(bytecode_folder()))
     return environment
 
 

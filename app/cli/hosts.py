@@ -117,7 +117,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
         return 0
     with open_store(database, may_be_new=True) as store:
         path = store.path
-    fetched, failures = [], list[UserError]()
+    fetched, has_failed = [], False
     for run in (run for run in runs if run.size_bytes or run.goes_on):
         left = threading.Event()
         try:
@@ -125,7 +125,7 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
                 stored = fetch_run(entry, run.uid, path, [ProgressSink()], keep=keep, notify=say, is_left=left.is_set)
         except UserError as error:
             say(f"Run {run.uid[:_SHOWN_DIGITS]}: {error}")
-            failures.append(error)
+            has_failed = True
             continue
         if stored is None:
             say(f"It continues on {word}; `{PROGRAM} hosts fetch {word}` follows it again.")
@@ -135,10 +135,10 @@ def _follow_detached(action: str, word: str, uid: str, database: Path | None, *,
             print_run(stored)
     if as_json:
         print_json({"runs": [run_document(stored) for stored in fetched]})
-    elif not fetched and not failures:
+    elif not fetched and not has_failed:
         none = f"There is no detached run on {word}: `{PROGRAM} run WORKLOAD --on {word} --detach` starts one."
         print(f"No detached run on {word} has begun: `{PROGRAM} hosts jobs {word}` shows them." if runs else none)
-    return int(bool(failures) or not all(stored.row.completed for stored in fetched))
+    return int(has_failed or not all(stored.row.completed for stored in fetched))
 
 
 def _print_detached(runs: Sequence[DetachedRun], word: str, *, as_json: bool) -> None:
