@@ -20,6 +20,7 @@ from app.analysis.steps import (
     mean_present,
     mean_step,
     run_traced_step,
+    step_examples,
     step_parts,
     straggler_ms,
 )
@@ -121,9 +122,9 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
 def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
     groups: dict[tuple[object, ...], list[StoredRun]] = {}
     for run in runs:
-        variant = run.row.spec.variant
-        if variant.get("gpus") and variant.get("batch_size") and throughputs([run.row]):
-            key = (_fixed_settings(run), variant["gpus"], variant["batch_size"], variant.get("all_reduce"))
+        variant, batch_size = run.row.spec.variant, step_examples(run.row.spec, run.row.summary)
+        if variant.get("gpus") and batch_size and throughputs([run.row]):
+            key = (_fixed_settings(run), variant["gpus"], batch_size, variant.get("all_reduce"))
             groups.setdefault(key, []).append(run)
     return [_gpu_count_result(group) for group in groups.values()]
 
@@ -149,16 +150,16 @@ def _scaling_kind(few: GpuCountResult, many: GpuCountResult) -> ScalingKind | No
 
 
 def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
-    variant = group[0].row.spec.variant
-    throughput = mean(throughputs([run.row for run in group]))
+    row = group[0].row
+    throughput, batch_size = mean(throughputs([run.row for run in group])), step_examples(row.spec, row.summary)
     assert throughput is not None, "only runs that measured something are grouped"
-    step_ms = 1000 * int(variant["batch_size"]) / throughput.value
+    step_ms = 1000 * batch_size / throughput.value
     traced = mean_step([step for run in group if (step := run_traced_step(run)) is not None])
     parts = step_parts(traced, step_ms)
     evidence = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
     return GpuCountResult(
-        gpus=int(variant["gpus"]),
-        batch_size=int(variant["batch_size"]),
+        gpus=int(row.spec.variant["gpus"]),
+        batch_size=batch_size,
         runs=tuple(group),
         throughput=throughput,
         step_ms=step_ms,

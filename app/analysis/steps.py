@@ -111,8 +111,16 @@ def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:
     if is_script(spec.workload):  # only its steps are certain
         seconds, steps = summary.measured_s, summary.measured_steps
         return 1000 * seconds / steps if seconds and steps else None
-    batch_size, throughput = spec.variant.get("batch_size"), summary.throughput
-    return 1000 * batch_size / throughput if throughput and isinstance(batch_size, int) and batch_size > 0 else None
+    examples, throughput = step_examples(spec, summary), summary.throughput
+    return 1000 * examples / throughput if throughput and examples else None
+
+
+def step_examples(spec: RunSpec, summary: Summary) -> int:
+    """Return the examples per step on all GPUs, a script's as measured; 0 if unknown."""
+    steps, examples, batch_size = summary.measured_steps, summary.measured_examples, spec.variant.get("batch_size")
+    if is_script(spec.workload):  # its own parameter may be the batch of each GPU
+        return round(examples / steps) if steps and examples != steps else 0
+    return batch_size if isinstance(batch_size, int) and batch_size > 0 else 0
 
 
 def run_traced_step(run: StoredRun) -> TracedStep | None:

@@ -18,7 +18,15 @@ import numpy as np
 from app.analysis.intervals import Estimate, difference, level_at
 from app.analysis.run_state import mean_clock_mhz
 from app.analysis.scaling import DOMINANT_SHARE
-from app.analysis.steps import IdleCause, idle_shares, kernel_ms, mean_present, measured_step_ms, run_traced_step
+from app.analysis.steps import (
+    IdleCause,
+    idle_shares,
+    kernel_ms,
+    mean_present,
+    measured_step_ms,
+    run_traced_step,
+    step_examples,
+)
 from app.analysis.verdict import count_looks, same_work, same_workload, throughputs
 from app.values.records import Floats, Ints, StoredRun
 from workloads.kernels import KernelClass, merging_compiler
@@ -157,11 +165,7 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
 
 def examples_per_gpu(run: StoredRun) -> float:
     """Return how many examples of a step each GPU computes; on the CPU, all."""
-    variant, summary = run.row.spec.variant, run.row.summary
-    if "batch_size" not in variant:  # for a script, as measured
-        batch_size = round(summary.measured_examples / max(summary.measured_steps, 1))
-        return batch_size / max(int(variant.get("gpus", 1)), 1)
-    return int(variant["batch_size"]) / max(int(variant.get("gpus", 1)), 1)
+    return max(step_examples(run.row.spec, run.row.summary), 1) / max(int(run.row.spec.variant.get("gpus", 1)), 1)
 
 
 def is_measured(run: StoredRun) -> bool:

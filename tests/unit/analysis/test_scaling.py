@@ -9,6 +9,7 @@ from app.values.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
 from tests.present import present
+from workloads.protocol import RunSpec
 
 Runs = tuple[StoredRun, ...]
 
@@ -35,6 +36,23 @@ def test_the_cause_is_the_part_that_takes_most_of_what_is_lost(
 
 def again(runs: Runs, by: int) -> Runs:
     return tuple(replace(run, row=replace(run.row, run=run.row.run + by)) for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("examples", "kinds"), [((32, 64), ["weak"]), ((32, 32), ["strong"]), ((32, 48), []), ((1, 1), [])]
+)
+def test_a_script_scales_by_the_examples_that_were_counted(examples: tuple[int, int], kinds: list[str]) -> None:
+    def of_script(run: StoredRun, per_step: int) -> StoredRun:
+        variant = {"gpus": run.row.spec.variant["gpus"], "batch_size": 8, "command": "torchrun train.py"}
+        summary = replace(run.row.summary, measured_steps=100, measured_examples=100 * per_step, throughput=1e3)
+        return replace(
+            run, row=replace(run.row, spec=RunSpec(workload="script:train.py", variant=variant), summary=summary)
+        )
+
+    runs = [of_script(run, count) for side, count in zip((ONE, IDEAL), examples, strict=True) for run in side]
+    pairs = scalings(runs)
+    assert [pair.kind for pair in pairs] == kinds, "of an accumulated batch, its own batch_size is a part"
+    assert [(pair.few.batch_size, pair.many.batch_size) for pair in pairs] == [examples] * len(kinds)
 
 
 def test_all_numbers_of_gpus_over_the_same_few_are_one_family() -> None:
