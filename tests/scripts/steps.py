@@ -34,6 +34,13 @@ def train() -> None:
         if arguments.end == "fork" and step == 3:
             for _ in range(20):
                 subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10_000)"], start_new_session=True)
+        if arguments.end == "daemon" and step == 3 and not os.fork():
+            os.setsid()
+            os.closerange(0, 3)
+            if not os.fork():
+                words = [sys.executable, "-c", "import time; time.sleep(10_000)", os.getcwd()]
+                os.execve(words[0], words, {})
+            os._exit(0)
         variantscope.step()
 
 

@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import ctypes
 import fcntl
 import itertools
 import json
@@ -11,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -18,6 +20,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import msgspec
+import psutil
 
 from workloads.errors import RefusedError
 from workloads.framework import FRAMEWORK, recorded_variables
@@ -51,12 +54,13 @@ from workloads.script.evidence import Ending, script_evidence
 from workloads.training import Report
 
 PROBE_VARIABLE = "VARIANTSCOPE_PROBE"
-"""The environment variable by which a command's processes find the worker, and vice versa."""
+"""The environment variable by which a command's processes find the worker."""
 _PROBE = Path(__file__).parent / "probe"
 _PROGRAM = str(Path(__file__).parents[2])
 _LOOK_S = 0.05
 _ALIVE_S = 60.0
 _KILL_S = 5.0
+_PR_SET_CHILD_SUBREAPER = 36
 _LEAST_BLOCKS = 3
 """This many measured blocks are a result even if the command ended early."""
 _LOOP = "the loop whose iterations are steps (--loop train.py:42; in the window, Loop of steps)"
@@ -126,7 +130,7 @@ class ScriptRun:
                     reason = self._follow(process, listener)
                     exit_code = process.poll() or 0
                 finally:
-                    _end_processes(process, address)
+                    _end_processes(process)
             return self._finish(reason, exit_code, trace)
 
     def _begin(self, folder: Path, settings: str) -> "subprocess.Popen[bytes]":
@@ -142,6 +146,8 @@ class ScriptRun:
         facts = {"script_command": command_line(self._command, self._variant), **recorded_variables(others)}
         self._report(PhaseStarted(phase="import", t_ns=time.monotonic_ns()))
         self._report(EnvironmentInfo(environment={name: plain(text) for name, text in facts.items()}))
+        if sys.platform == "linux":  # the parent of its orphans, whatever their session and environment (prctl(2))
+            ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         paths = (str(_PROBE), *filter(None, environment.get("PYTHONPATH", "").split(os.pathsep)))
         environment |= {"PYTHONPATH": os.pathsep.join(paths), PROBE_VARIABLE: settings}
         try:
@@ -345,22 +351,13 @@ def _mark_loop(command: Command, tree: Path) -> None:
     path.write_bytes(b"".join(lines))
 
 
-def _end_processes(process: "subprocess.Popen[bytes]", address: str) -> None:
-    """Kill the command's process group, and every process with its environment: some leave the group."""
+def _end_processes(process: "subprocess.Popen[bytes]") -> None:
+    """Kill every process below this one, to which orphans come too."""
     ended_s = time.monotonic() + _KILL_S
-    with contextlib.suppress(ProcessLookupError):
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGSTOP)  # so that no process reacts to another's end
-    while time.monotonic() < ended_s:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        is_left = False
-        for path in Path("/proc").glob("[0-9]*/environ"):
-            with contextlib.suppress(OSError):  # it has ended, or belongs to another user; a zombie's is empty
-                if path.parent.name != str(os.getpid()) and address.encode() in path.read_bytes():
-                    os.kill(int(path.parent.name), signal.SIGKILL)
-                    is_left = True
-        process.poll()
-        if not is_left:
-            break
+    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < ended_s:
+        for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none reacts to another's end
+            for child in left:
+                with contextlib.suppress(psutil.Error):
+                    child.send_signal(number)
+        psutil.wait_procs(left, _LOOK_S)
     process.wait()
