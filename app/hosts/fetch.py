@@ -107,7 +107,7 @@ def fetch_run(
         problem = ""
         try:
             process.wait_hello(is_left)
-            number = _stored_run(store, uid, entry.name)
+            number = store.library.fetched_run(uid, entry.name)
             if number is None:
                 number, problem = _store(store, process, uid, sinks, notify, is_left)
         except UserError:
@@ -172,27 +172,6 @@ def _store(
         for part in store.library.parts(uid):
             _purge(store, part)
     return sink.run, problem
-
-
-def _stored_run(store: Store, uid: str, name: str) -> int | None:
-    """Return the number of a run that is stored completely; set aside the remains of a killed fetch.
-
-    Raises `UserError` if another run has its id: a host may name any.
-    """
-    for deleted in (False, True):
-        for run in store.library.runs_with_uids([uid], deleted=deleted):
-            environment = store.load_header(run).environment
-            match environment.get(DETACHED_KEY):
-                case "yes":
-                    return run
-                case "in part" if environment.get(HOST_KEY) == name:
-                    store.library.set_aside(run)
-                case _:
-                    raise UserError(
-                        f"Run {run} of this database has the id of the run on {name}, and is another one: nothing was"
-                        " fetched. It can be fetched into another database."
-                    )
-    return None
 
 
 def _purge(store: Store, run: int) -> None:

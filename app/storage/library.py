@@ -27,7 +27,8 @@ from app.storage import changes, listing, queue
 from app.storage.changes import Changes, Result
 from app.storage.database import transaction, translate_sqlite_errors
 from app.storage.listing import count_facets
-from app.storage.owner import unfinished_runs
+from app.storage.owner import Owner, unfinished_runs
+from app.values.environment_keys import DETACHED_KEY, HOST_KEY
 from app.values.plan import decode_plan
 from app.values.records import RunRow
 
@@ -108,15 +109,33 @@ class Library:
             )
             return [number for (number,) in cursor]
 
-    def set_aside(self, run: int) -> None:
-        """Give a partly stored run another uid, so that it can be stored completely beside it; see `parts`.
+    def fetched_run(self, uid: str, host: str) -> int | None:
+        """Return the run with this uid if it was fetched completely; set aside what a killed fetch left of it.
+
+        That gets another uid, so that the run can be stored completely beside it; see `parts`.
 
         Raises:
-            UserError: A living process is storing it.
+            UserError: A living process is storing it, or another run has its id: a host may name any.
         """
         with transaction(self._db, self.path):
-            self._forbid_running([run], "another process is storing it")
+            row = self._db.execute(
+                "SELECT run, environment, owner_pid, owner_started_s, owner_boot_id FROM runs WHERE uid = ?", (uid,)
+            ).fetchone()
+            if row is None:
+                return None
+            run, environment, *owner = row
+            state = json.loads(environment)
+            if state.get(DETACHED_KEY) == "yes":
+                return int(run)
+            if state.get(DETACHED_KEY) != "in part" or state.get(HOST_KEY) != host:
+                raise UserError(
+                    f"Run {run} of this database has the id of the run on {host}, and is another one: nothing was"
+                    " fetched. It can be fetched into another database."
+                )
+            if Owner(*owner).is_alive():  # also of a run that has ended, whose marker follows
+                raise UserError(f"Run {run} is in progress; another process is storing it.")
             self._db.execute("UPDATE runs SET uid = uid || '-part' || run WHERE run = ?", (run,))
+        return None
 
     def parts(self, uid: str) -> list[int]:
         with translate_sqlite_errors(self.path):
@@ -240,10 +259,10 @@ class Library:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
                 raise listing.no_such_run(run, self.path)
 
-    def _forbid_running(self, runs: Sequence[int], why: str = "stop it first, or delete it when it has ended") -> None:
+    def _forbid_running(self, runs: Sequence[int]) -> None:
         for run, owner in unfinished_runs(self._db.conn):
             if run in runs and owner.is_alive():
-                raise UserError(f"Run {run} is in progress; {why}.")
+                raise UserError(f"Run {run} is in progress; stop it first, or delete it when it has ended.")
 
     def _set_deleted(self, runs: Iterable[int], condition: str, utc_ns: int | None) -> list[int]:
         moved = []

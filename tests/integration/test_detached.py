@@ -27,6 +27,7 @@ from app.runs.leases import FOLDER_VARIABLE, Leases
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.values.environment_keys import CARRIER_KEY, DETACHED_KEY, HOST_KEY
+from app.values.events import RunEnded, RunEvent
 from app.values.records import StoredRun
 from app.values.samples import HOST
 from tests.fakes.command_line import dummy_arguments
@@ -195,6 +196,22 @@ def test_a_fetched_run_is_not_fetched_twice_and_kept_lines_stay(
     assert main(["hosts", "fetch", "gpu1", "--db", str(database_path)]) == 0
     assert "There is no detached run on gpu1" in capsys.readouterr().out
     assert main(["hosts", "stop", "gpu1", "abc", "--db", str(database_path)]) == 1
+
+
+def test_a_run_is_stored_once_when_another_fetch_comes_at_its_end(
+    entry: HostEntry, over: DetachedRun, database_path: Path
+) -> None:
+    class Another:
+        """Fetches the run when the first fetch has stored its end, and not yet that it is complete."""
+
+        def handle(self, event: RunEvent) -> None:
+            if isinstance(event, RunEnded):
+                with pytest.raises(UserError, match="another process is storing it"):
+                    fetch_run(entry, over.uid, database_path)
+
+    stored = fetch_run(entry, over.uid, database_path, [Another()])
+    assert stored is not None
+    assert stored_runs(database_path) == [stored.row.run]
 
 
 def test_a_run_that_cannot_be_read_leaves_the_others(
