@@ -137,17 +137,16 @@ class Stager:
         )
         return [SourceRun(run, uid, bool(ended), bool(deleted)) for run, uid, ended, deleted in cursor]
 
-    def list_entries(self, present_uids: Collection[str]) -> dict[int, int | None]:
-        """Return the experiment's number for each entry of the file's queue, except those with these uids."""
+    def list_entries(self) -> dict[int, int | None]:
+        """Return the experiment's number for each entry of the file's queue."""
         if QUEUE not in self.tables:
             return {}
         rows = self._source.execute(
-            "SELECT entry, substr(uid, 1, 100), experiment FROM queue NOT INDEXED ORDER BY place, entry LIMIT ?",
-            (MAX_ENTRIES + 1,),
+            "SELECT entry, experiment FROM queue NOT INDEXED LIMIT ?", (MAX_ENTRIES + 1,)
         ).fetchall()
         if len(rows) > MAX_ENTRIES:
             raise DatabaseError(f"{self._path} has more than {MAX_ENTRIES:,} experiments in its queue.")
-        return {entry: experiment for entry, uid, experiment in rows if uid not in present_uids}
+        return dict(rows)
 
     def load_annotations(self, run: int) -> tuple[str, tuple[str, ...]]:
         if not self._has_annotations:
@@ -193,6 +192,7 @@ def _schema_statements(connection: sqlite3.Connection) -> Mapping[str, list[str]
     return {name: sql.split() for name, sql in cursor}
 
 
+_NEW = "SELECT rowid FROM staged.{table} WHERE uid NOT IN (SELECT uid FROM main.{table}) ORDER BY {order}"
 _SPACE_FACTOR = 3
 """Disk space of an import, in sizes of the file: the private copy, the write-ahead log, the database."""
 
@@ -241,14 +241,10 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class _SourceContents:
-    """The contents of a source file: existing runs, new ones, and the progress of the import.
-
-    `entries` are the new ones of its queue, by their numbers there.
-    """
+    """The contents of a source file: existing runs, new ones, and the progress of the import."""
 
     already: tuple[ExistingRun, ...]
     new: tuple[SourceRun, ...]
-    entries: tuple[int, ...]
     counter: RowCounter
 
 
@@ -275,7 +271,7 @@ def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROG
     _check_importable(database, source_file)
     with _scratch(database) as folder:
         staged = folder / "staged.db"
-        contents = _stage(source_file, staged, local_runs, _queued_uids(database), progress)
+        contents = _stage(source_file, staged, local_runs, progress)
         runs, entries = _copy_staged(database, staged, contents, progress)
     return Imported(
         runs=runs,
@@ -343,11 +339,6 @@ def _local_runs(database: Path) -> Mapping[str, _LocalRun]:
         return {uid: _LocalRun(run, note, tuple(tags.get(run, ())), bool(trash)) for uid, run, note, trash in cursor}
 
 
-def _queued_uids(database: Path) -> frozenset[str]:
-    with contextlib.closing(open_database(database)) as db, translate_sqlite_errors(database):
-        return frozenset(uid for (uid,) in db.execute("SELECT uid FROM queue"))
-
-
 def _existing_run(local: _LocalRun, note: str, tags: tuple[str, ...]) -> ExistingRun:
     same = {"note": local.note == note, "tags": local.tags == tags}
     return ExistingRun(local.run, tuple(name for name, is_same in same.items() if not is_same), local.in_trash)
@@ -377,7 +368,6 @@ def _stage(
     source_file: SourceFile,
     path: Path,
     local_runs: Mapping[str, _LocalRun],
-    queued: Collection[str],
     progress: TransferProgress,
 ) -> _SourceContents:
     """Read what will be imported into a private database, migrate it to the newest version, check every value."""
@@ -395,7 +385,7 @@ def _stage(
             )
             new = tuple(run for run in source_runs if run.uid not in local_runs)
             importable = dict.fromkeys(run.run for run in new if run.ended and not run.deleted)
-            entries = stager.list_entries(queued)
+            entries = stager.list_entries()
             if importable or entries:
                 check_damage(source, source_file, (table.name for table in stager.tables), progress)
             counter = RowCounter(progress, 2 * stager.count(importable.keys()))
@@ -403,7 +393,7 @@ def _stage(
         with translate_file_errors(source_file.path), interruptible(staged.conn, progress):
             migrations.apply(staged)
             check_values(staged.conn, source_file.path)
-    return _SourceContents(already, new, tuple(entries), counter)
+    return _SourceContents(already, new, counter)
 
 
 @contextlib.contextmanager
@@ -424,6 +414,9 @@ def _copy_staged(
         db.execute("ATTACH ? AS staged", (str(staged),))
         with transaction(db, database), interruptible(db.conn, progress):
             # Another import may have added some of them meanwhile.
-            cursor = db.execute("SELECT run FROM staged.runs WHERE uid NOT IN (SELECT uid FROM main.runs) ORDER BY run")
+            runs, entries = (
+                [number for (number,) in db.execute(_NEW.format(table=table, order=order)).fetchall()]
+                for table, order in (("runs", "run"), ("queue", "place, entry"))
+            )
             copier = RunCopier(db.conn, "staged", contents.counter)
-            return copier.copy([run for (run,) in cursor.fetchall()]), copier.copy_entries(contents.entries)
+            return copier.copy(runs), copier.copy_entries(entries)

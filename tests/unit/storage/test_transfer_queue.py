@@ -17,6 +17,7 @@ from app.values.plan import REPEATS_LIMIT, Plan, encode_plan
 from tests.fakes.runs import SPEC, keep
 from tests.present import present
 from tests.unit.storage.contents import changed, contents
+from tests.unit.storage.two_processes import twice_at_once
 from workloads.catalog import MAX_VARIANTS, Machine, combinations, with_defaults, workload
 
 PLAN = Plan(name="two", variants=(with_defaults(SPEC),), repeats=2, budget_s=60.0)
@@ -57,6 +58,16 @@ def test_a_whole_database_brings_its_queue_in_its_order_paused_and_nobodys(their
     assert entry_plan(two) == structs.replace(PLAN, preset="two")
     again = import_runs(database_path, theirs)
     assert (again.entries, len(entries(database_path))) == ((), 3), "nothing comes twice"
+
+
+def test_two_imports_at_once_bring_everything_once(theirs: Path, database_path: Path) -> None:
+    code = f"from app.storage.transfer.import_export import import_runs\nimport_runs(path, Path({str(theirs)!r}))"
+    # How far the first one is when the second begins varies.
+    for number in range(3):
+        database = database_path.with_name(f"{number}.db")
+        assert twice_at_once(code, database) == [("", "")] * 2
+        assert {**contents(database), "queue": []} == {**contents(theirs), "queue": []}
+        assert [entry.uid for entry in entries(database)] == [entry.uid for entry in entries(theirs)]
 
 
 def test_an_export_takes_the_entries_it_is_told_along(theirs: Path, tmp_path: Path, database_path: Path) -> None:
