@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from app.errors import UserError
-from app.hosts.messages import CUT, DetachedRun, DetachedRuns, Stop
+from app.hosts.messages import CUT, DetachedRun, Stop
 from app.runs.host import RunOrder
 from app.storage.owner import lock_or_close
 from app.viewmodels.format.naming import short_name
@@ -55,7 +55,7 @@ def _goes_on(recording: Path) -> bool:
     return lock is None
 
 
-def list_runs() -> DetachedRuns:
+def list_runs() -> list[DetachedRun]:
     """Return the runs, oldest first; remove those that nobody fetched for too long."""
     root, runs = detached_folder(), list[DetachedRun]()
     for folder in root.iterdir() if root.is_dir() else ():
@@ -83,7 +83,7 @@ def list_runs() -> DetachedRuns:
                     problem="" if size_bytes or goes_on else (stderr or ["not begun"])[-1][:500],
                 )
             )
-    return DetachedRuns(tuple(sorted(runs, key=lambda run: run.detached_utc_ns)))
+    return sorted(runs, key=lambda run: run.detached_utc_ns)
 
 
 def stop_run(uid: str) -> None:

@@ -4,13 +4,14 @@ import contextlib
 import time
 import uuid
 from collections.abc import Callable, Sequence
+from itertools import islice, takewhile
 from pathlib import Path
 
 import msgspec
 
 from app.errors import UserError
 from app.hosts.book import HostEntry
-from app.hosts.messages import TREE, WEIGHTS, DetachedOrder, DetachedRun, DetachedRuns, pieces
+from app.hosts.messages import TREE, WEIGHTS, DetachedEnd, DetachedOrder, DetachedRun, pieces
 from app.hosts.process import HostProcess, LinkLostError
 from app.hosts.remote import follow_run, reports_of
 from app.hosts.wheel import Start
@@ -29,6 +30,9 @@ from app.values.records import StoredRun
 from app.values.samples import Waiting
 from workloads.catalog import UsageError
 from workloads.protocol import ProtocolError, RunSpec, encode
+
+_MOST_RUNS = 20_000
+"""Whatever a host says, the list of its runs fits into memory."""
 
 
 def detach_run(spec: RunSpec, services: RunServices, entry: HostEntry, hz: float, notify: Callable[[str], None]) -> str:
@@ -84,8 +88,8 @@ def _start(entry: HostEntry, notify: Callable[[str], None]) -> HostProcess:
 def _ask(process: HostProcess, order: DetachedOrder) -> tuple[DetachedRun, ...]:
     process.wait_hello()
     process.send(order)
-    reports = reports_of(process, {}, lambda: None)
-    return next(report.runs for report in reports if isinstance(report, DetachedRuns))
+    reports = takewhile(lambda report: not isinstance(report, DetachedEnd), reports_of(process, {}, lambda: None))
+    return tuple(islice((report for report in reports if isinstance(report, DetachedRun)), _MOST_RUNS))
 
 
 def fetch_run(

@@ -85,7 +85,7 @@ class RunAnyway(msgspec.Struct, frozen=True, tag="run_anyway", tag_field=TAG):
 
 
 class DetachedOrder(msgspec.Struct, frozen=True, tag="detached_order", tag_field=TAG):
-    """Stop, send or remove a detached run, or nothing; then list those that are left, as `DetachedRuns`."""
+    """List the detached runs, or stop, send or remove one; `DetachedEnd` ends the answer."""
 
     action: Literal["list", "stop", "fetch", "remove"]
     uid: Name = ""
@@ -135,7 +135,7 @@ class TreeWanted(msgspec.Struct, frozen=True, tag="tree_wanted", tag_field=TAG):
     """The host lacks the frozen tree of the run's command: send it in pieces, and the order again."""
 
 
-class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
+class DetachedRun(msgspec.Struct, frozen=True, kw_only=True, tag="detached", tag_field=TAG):
     """A run that continues, or continued, on a host without this program."""
 
     uid: Name
@@ -147,13 +147,12 @@ class DetachedRun(msgspec.Struct, frozen=True, kw_only=True):
     problem: Sentence = ""
 
 
-class DetachedRuns(msgspec.Struct, frozen=True, tag="detached", tag_field=TAG):
-    """The detached runs of a host, oldest first."""
-
-    runs: Annotated[tuple[DetachedRun, ...], msgspec.Meta(max_length=1_000)]
+class DetachedEnd(msgspec.Struct, frozen=True, tag="detached_end", tag_field=TAG):
+    """The end of what an order about detached runs is answered with."""
 
 
-Report = Beat | Piece | HostHello | Refused | TreeWanted | DetachedRuns | JobResult | Inventory | Processes | RunEvent
+DetachedAnswer = DetachedRun | DetachedEnd
+Report = Beat | Piece | HostHello | Refused | TreeWanted | DetachedAnswer | JobResult | Inventory | Processes | RunEvent
 _REPORT: msgspec.json.Decoder[Report] = msgspec.json.Decoder(Report)
 
 

@@ -147,7 +147,7 @@ def follow_run(
     process.send(order)
     for report in reports_of(process, files, lambda: wishes.stop_reason):
         match report:
-            case messages.DetachedRuns() if isinstance(order, messages.DetachedOrder):
+            case messages.DetachedEnd() if isinstance(order, messages.DetachedOrder):
                 return
             case messages.TreeWanted() if source is not None and checks is None:
                 for piece in messages.pieces(pack_tree(source), messages.TREE):

@@ -388,6 +388,9 @@ class Server:
 
     def _serve_detached(self, order: messages.DetachedOrder) -> None:
         match order.action:
+            case "list":
+                for run in list_runs():
+                    self._reports.say(run)
             case "stop":
                 stop_run(order.uid)
             case "fetch":
@@ -395,7 +398,7 @@ class Server:
                     self._reports.say(line)
             case "remove":
                 remove_run(order.uid)
-        self._reports.say(list_runs())
+        self._reports.say(messages.DetachedEnd())
 
 
 def _reason(error: Exception) -> str:

@@ -285,6 +285,15 @@ def test_another_run_with_that_id_is_never_touched(entry: HostEntry, database_pa
     assert len(stored_runs(database_path)) == 1
 
 
+def test_every_run_of_a_host_is_listed(entry: HostEntry, over: DetachedRun, folder: Path) -> None:
+    order = (folder / over.uid / "orders.jsonl").read_bytes()
+    for number in range(1_100):
+        (run := folder / f"{number:032x}").mkdir()
+        (run / "orders.jsonl").write_bytes(order.replace(over.uid.encode(), run.name.encode()))
+        (run / "stderr").touch()
+    assert {run.uid for run in list_detached(entry, ignore)} == {run.name for run in folder.iterdir()}
+
+
 def test_what_a_damaged_folder_says(entry: HostEntry, folder: Path) -> None:
     for uid in ("../../etc", "0" * 12):
         with pytest.raises(UserError, match="no longer on the host"):
