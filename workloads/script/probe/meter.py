@@ -132,6 +132,7 @@ class Steps:
         self._first_ns = 0
         self._counts: dict[int, int] = {}
         self._changes = 0
+        self._rarest: int | None = None
         self._phase = 0
         self.period: tuple[int, ...] = ()
         self.names: dict[int, tuple[str, str]] = {}
@@ -170,9 +171,11 @@ class Steps:
     def _look(self, number: int) -> None:
         self._counts[number] = self._counts.get(number, 0) + 1
         if self._changes > _MOST_CHANGES:  # no pattern persists: a step ends with the rarest of the frequent ones
-            most = max(self._counts.values())
-            frequent = [key for key, count in self._counts.items() if count > _OFTEN * most]
-            if number == min(frequent, key=self._counts.__getitem__):
+            if self._rarest is None:
+                most = max(self._counts.values())
+                frequent = [key for key, count in self._counts.items() if count > _OFTEN * most]
+                self._rarest = min(frequent, key=self._counts.__getitem__)
+            if number == self._rarest:
                 self._meter.boundary(self.how)
             return
         calls = self._calls
