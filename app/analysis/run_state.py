@@ -8,6 +8,7 @@ import numpy as np
 from app.analysis.comparability import used_gpus
 from app.analysis.energy import gpu_columns, measured_values, measured_window, values_in_window
 from app.analysis.intervals import LEVEL, Estimate, student_t
+from app.analysis.steps import gpu_step_ms
 from app.analysis.verdict import throughputs
 from app.values.environment_keys import CPU_COUNT_KEY, environment_number
 from app.values.records import Floats, StoredRun
@@ -147,8 +148,5 @@ def host_bound_share(run: StoredRun) -> float | None:
     """
     if not used_gpus(run):
         return 1.0
-    evidence, step_ms = run.evidence, run.row.summary.step_ms_p50
-    if evidence is None or not evidence.busy_ns or not evidence.steps or not step_ms:
-        return None
-    busy_ms = evidence.busy_ns / 1e6 / evidence.steps / len(used_gpus(run))
-    return float(np.clip(1 - busy_ms / step_ms, 0.0, 1.0))
+    gpu_ms, step_ms = gpu_step_ms(run), run.row.summary.step_ms_p50
+    return float(np.clip(1 - gpu_ms / step_ms, 0.0, 1.0)) if gpu_ms and step_ms else None

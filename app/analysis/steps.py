@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from msgspec.structs import replace
+
 from app.values.events import Summary
 from app.values.records import StoredRun
 from workloads.catalog import is_script
@@ -18,24 +20,42 @@ TOLERANCE = 0.02
 
 
 class TracedStep(NamedTuple):
-    """The kernels of one traced step on one GPU: their number, and the time in which any ran, or any that computes.
-
-    `exchange_ms` is the time in which kernels only exchange, on the GPU that waits least for the others.
-    """
+    """The kernels of one traced step on one GPU: their number, and the time in which any ran, or any that computes."""
 
     busy_ms: float
     compute_ms: float
     kernels: float
-    exchange_ms: float
 
-    def busy_within(self, step_ms: float) -> float | None:
-        """Return the time of kernels that fits a measured step, None if no time does.
 
-        A profiler slows the hosts of ranks differently, and the kernel of an exchange waits for the slowest rank: if
-        all kernels take longer than the step, those of the exchange count as on the GPU that waits least.
-        """
-        times_ms = (self.busy_ms, self.compute_ms + self.exchange_ms)
-        return next((busy_ms for busy_ms in times_ms if busy_ms <= (1 + TOLERANCE) * step_ms), None)
+def without_waits(evidence: Evidence) -> Evidence:
+    """Return evidence in which exchanges take as long as on the GPU that waits least for the others.
+
+    A profiler slows the hosts of GPUs differently, and the kernel of an exchange runs until the slowest takes part. All
+    GPUs end it together, so none is busy for longer than the least busy one, unless it computes for longer. Of 37
+    variants on two and four H200s, the time of kernels repeats within 4.3 % so, and within 42 % with the waits.
+    `span_ns` of all GPUs and the timeline stay as traced.
+    """
+    least_ns = min((device.busy_ns for device in evidence.devices), default=0)
+    waits_ns = [max(0, device.busy_ns - max(device.compute_ns, least_ns)) for device in evidence.devices]
+    exchange_ns = sum(kernel.time_ns for kernel in evidence.kernels if kernel.kind == "communication")
+    share = max(0.0, 1 - sum(waits_ns) / exchange_ns) if exchange_ns else 1.0
+    return replace(
+        evidence,
+        busy_ns=evidence.busy_ns - sum(waits_ns),
+        kernels=tuple(
+            replace(kernel, time_ns=round(share * kernel.time_ns)) if kernel.kind == "communication" else kernel
+            for kernel in evidence.kernels
+        ),
+        devices=tuple(
+            replace(
+                device,
+                span_ns=device.span_ns - wait_ns,
+                busy_ns=device.busy_ns - wait_ns,
+                communication_ns=max(0, device.communication_ns - wait_ns),
+            )
+            for device, wait_ns in zip(evidence.devices, waits_ns, strict=True)
+        ),
+    )
 
 
 IdleCause = Literal["host", "kernel", "other"]
@@ -64,18 +84,17 @@ def step_parts(traced: TracedStep | None, step_ms: float | None) -> StepParts | 
     None without a trace or a measured step, or if they do not fit. Kernels longer than the step are shortened to it if
     within `TOLERANCE`.
     """
-    if traced is None or not step_ms or (busy_ms := traced.busy_within(step_ms)) is None:
+    if traced is None or not step_ms or traced.busy_ms > (1 + TOLERANCE) * step_ms:
         return None
-    factor = min(1.0, step_ms / busy_ms) if busy_ms else 1.0
-    busy_ms, compute_ms = factor * busy_ms, factor * traced.compute_ms
+    factor = min(1.0, step_ms / traced.busy_ms) if traced.busy_ms else 1.0
+    busy_ms, compute_ms = factor * traced.busy_ms, factor * traced.compute_ms
     return StepParts(
         compute_ms=compute_ms, communication_ms=max(0.0, busy_ms - compute_ms), idle_ms=max(0.0, step_ms - busy_ms)
     )
 
 
 def traced_device(device: DeviceTime, steps: int) -> TracedStep:
-    busy_ms, compute_ms, kernels = device.busy_ns / 1e6 / steps, device.compute_ns / 1e6 / steps, device.kernels / steps
-    return TracedStep(busy_ms, compute_ms, kernels, exchange_ms=busy_ms - compute_ms)
+    return TracedStep(device.busy_ns / 1e6 / steps, device.compute_ns / 1e6 / steps, device.kernels / steps)
 
 
 def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
@@ -91,8 +110,7 @@ def traced_step(evidence: Evidence | None, gpus: object) -> TracedStep | None:
         return None
     # Runs older than device times: a single GPU exchanges nothing.
     busy_ms = evidence.busy_ns / 1e6 / evidence.steps
-    kernels = sum(kernel.count for kernel in evidence.kernels) / evidence.steps
-    return TracedStep(busy_ms, compute_ms=busy_ms, kernels=kernels, exchange_ms=0.0)
+    return TracedStep(busy_ms, busy_ms, sum(kernel.count for kernel in evidence.kernels) / evidence.steps)
 
 
 def mean_present(values: Iterable[float | None]) -> float | None:
@@ -101,10 +119,7 @@ def mean_present(values: Iterable[float | None]) -> float | None:
 
 
 def mean_step(steps: Sequence[TracedStep]) -> TracedStep | None:
-    if not steps:
-        return None
-    busy_ms, compute_ms, kernels, _ = (sum(values) / len(steps) for values in zip(*steps, strict=True))
-    return TracedStep(busy_ms, compute_ms, kernels, exchange_ms=min(step.exchange_ms for step in steps))
+    return TracedStep(*(sum(values) / len(steps) for values in zip(*steps, strict=True))) if steps else None
 
 
 def measured_step_ms(spec: RunSpec, summary: Summary) -> float | None:

@@ -229,6 +229,16 @@ UPDATE runs SET gpu_step_ms = (
 """
 """Computed as in `app.analysis.steps.traced_step`, for runs whose evidence was stored without it."""
 
+_STEPS_WITHOUT_WAITS = """
+UPDATE runs SET gpu_step_ms = (
+    SELECT avg(max(compute_ns, least_ns)) / 1e6 / evidence.steps
+    FROM evidence JOIN device_times USING (run)
+    JOIN (SELECT run, min(busy_ns) AS least_ns FROM device_times GROUP BY run) USING (run)
+    WHERE evidence.run = runs.run
+) WHERE gpus > 1 AND gpu_step_ms IS NOT NULL
+"""
+"""Computed as in `app.analysis.steps.without_waits`, for runs that were stored with waits."""
+
 
 STEPS = (
     *(_STEP_TRACES, _STEP_STREAMS, _STEP_KERNELS),
@@ -520,6 +530,8 @@ _MIGRATIONS: dict[str, tuple[str | Callable[[Database], None], ...]] = {
     "m020_search_frameworks": tuple(search_field_statements()),
     # Outcome, seconds and blockers of the idle wait before a run, formerly one sentence.
     "m021_idle_wait": (_split_idle_waits,),
+    # GPU time of several GPUs without what they wait for each other.
+    "m022_waits": (_STEPS_WITHOUT_WAITS,),
 }
 """Each migration's statements and functions, in their order; a new one comes last, and none ever changes."""
 

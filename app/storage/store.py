@@ -18,6 +18,7 @@ import msgspec
 import numpy as np
 from sqlite_utils import Database
 
+from app.analysis.steps import without_waits
 from app.analysis.summary import plausible_run
 from app.errors import DatabaseError, DatabaseGoneError, UserError
 from app.storage import listing, rows
@@ -338,13 +339,13 @@ class Store:
         }
 
     def _load_evidence(self, run: int, *, timeline: bool) -> Evidence | None:
-        """Return a run's evidence, with its step's `timeline` if requested; None without evidence."""
+        """Return a run's evidence `without_waits`, with its step's `timeline` if requested; None without evidence."""
         stored = self._run_rows("evidence", rows.EVIDENCE_COLUMNS, run, "run")
         if not stored:
             return None
         kernels = self._run_rows("kernels", rows.READ_KERNEL_COLUMNS, run, "rank")
         times = self._run_rows("device_times", rows.DEVICE_TIME_COLUMNS, run, "length(device), device")
-        return rows.evidence(stored[0], kernels, times, self._load_timeline(run) if timeline else None)
+        return without_waits(rows.evidence(stored[0], kernels, times, self._load_timeline(run) if timeline else None))
 
     def _load_timeline(self, run: int) -> StepTimeline | None:
         """Return when the kernels of one step of a run ran; None if not stored."""

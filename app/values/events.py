@@ -64,7 +64,7 @@ class Summary:
         peak_flops_per_s: Calibrated rate of a matrix product in the run's precision, summed over its devices.
         ready_step_ms: Time of a step whose data were already on the devices; known if data come from the host.
         waiting_pct: The measured steps' time beyond that, in percent of the measured time.
-        gpu_step_ms: Time in which kernels ran in a traced step, averaged over its GPUs; None on the CPU.
+        gpu_step_ms: Time in which kernels ran in a traced step, averaged over GPUs, `without_waits`; None on the CPU.
         occupancy_pct: Share of a GPU's warp slots that its kernels can fill, weighted by time.
     """
 

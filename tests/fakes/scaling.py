@@ -60,6 +60,22 @@ def run_of(
     return replace(made, samples=tuple(_talking(columns, made.anchor_t_ns, sent) for columns in made.samples))
 
 
+def exchanging(*devices: tuple[int, int, int]) -> Evidence:
+    """Return evidence in which each GPU ran kernels, computed, and communicated for this many ms."""
+    times = tuple(
+        DeviceTime(
+            device=f"GPU:{number}",
+            span_ns=30 * _MS,
+            busy_ns=busy_ms * _MS,
+            compute_ns=compute_ms * _MS,
+            communication_ns=communication_ms * _MS,
+            kernels=100,
+        )
+        for number, (busy_ms, compute_ms, communication_ms) in enumerate(devices)
+    )
+    return _evidence(times, "nccl")
+
+
 def _evidence(times: tuple[DeviceTime, ...], all_reduce: str) -> Evidence:
     """Return evidence of steps in which the GPUs took these times."""
     return Evidence(

@@ -4,10 +4,11 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import NamedTuple
 
 from app.analysis.equality import describe_differences, describe_excess, judge_check, known_checks
-from app.analysis.steps import TracedStep, measured_step_ms, step_parts, traced_step
+from app.analysis.steps import TOLERANCE, TracedStep, measured_step_ms, step_parts, traced_step
 from app.values import units
 from app.values.events import Outcome, Summary
 from app.values.records import EqualityCheck, PortabilityResult, RunRow, StoredRun
@@ -104,6 +105,7 @@ def evidence_view(
     parts = step_parts(traced, step_ms)
     label = VERIFICATIONS[evidence.state]
     sources = [_SOURCES.get(source, source) for source in evidence.sources]
+    kernels = sorted(evidence.kernels, key=attrgetter("time_ns"), reverse=True)
     return EvidenceView(
         badge=Badge(
             symbol=label.symbol, title=label.word.capitalize(), detail=_badge_detail(spec, evidence), tone=label.tone
@@ -112,9 +114,9 @@ def evidence_view(
         traced=_describe_trace(spec, evidence, traced, step_ms),
         idle_share=units.percent(100 * parts.idle_ms / parts.step_ms, 1) if parts else "",
         noun=noun,
-        classes=kernel_time.class_shares(evidence.kernels),
-        kernels=kernel_time.kernel_rows(evidence.kernels),
-        other_kernels=kernel_time.describe_other_kernels(evidence.kernels, noun),
+        classes=kernel_time.class_shares(kernels),
+        kernels=kernel_time.kernel_rows(kernels),
+        other_kernels=kernel_time.describe_other_kernels(kernels, noun),
         devices=device_time_rows(evidence, step_ms),
         imbalance=describe_imbalance(evidence.devices),
         sources=f"Seen in {join_with_and(sources)}." if sources else "",
@@ -269,7 +271,7 @@ def _describe_trace(spec: RunSpec, evidence: Evidence, traced: TracedStep | None
     a_step = units.milliseconds(evidence.span_ns / 1e6 / evidence.steps / devices)
     traced_steps = f"{evidence.steps} {units.plural('step', evidence.steps)} traced after the measured part"
     text = f"{traced_steps}, {a_step} each on average with the profiler."
-    if traced is None or step_ms is None or traced.busy_within(step_ms) is not None:
+    if traced is None or step_ms is None or traced.busy_ms <= (1 + TOLERANCE) * step_ms:
         return text
     kernels, step = units.milliseconds(traced.busy_ms), units.milliseconds(step_ms)
     return (

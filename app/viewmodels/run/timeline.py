@@ -4,6 +4,7 @@ import math
 from collections import deque
 from dataclasses import replace
 
+from app.analysis.steps import without_waits
 from app.values import units
 from app.values.events import Outcome, RunEnded, RunEvent, RunStarted, Summary
 from app.values.fields import Sample
@@ -259,7 +260,7 @@ class RunTimeline:
                 if any(words in event.text.lower() for words in _OUT_OF_MEMORY):
                     self._out_of_memory_s = event.t_ns / 1e9
             case Evidence():
-                self._evidence = event
+                self._evidence = without_waits(event)
             case RunEnded():
                 # End the run; no further evidence will arrive.
                 self.phases.end(event.t_ns)

@@ -17,19 +17,20 @@ from app.analysis.steps import (
     busy_share,
     gpu_step_ms,
     imbalance,
-    mean_step,
     measured_step_ms,
     run_slow_products,
     run_traced_step,
     step_parts,
     straggler_ms,
+    traced_step,
+    without_waits,
 )
 from app.storage.reference import reference_runs
 from app.storage.store import Store
 from app.values.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.evidence import AS_REQUESTED, ON_CPU
-from tests.fakes.scaling import LIMPING, ONE, TALKING, run_of
+from tests.fakes.scaling import LIMPING, ONE, STEPS, TALKING, exchanging, run_of
 from tests.fakes.traces import CONV, SLOW_GEMM, traced_run
 from tests.present import present
 from tests.unit.viewmodels.stored import run_row, stored_run
@@ -40,7 +41,7 @@ LUCK = st.floats(0.3, 3)
 
 
 def traced(busy_ms: float, compute_ms: float, kernels: float = 100.0) -> TracedStep:
-    return TracedStep(busy_ms, compute_ms, kernels, exchange_ms=busy_ms - compute_ms)
+    return TracedStep(busy_ms, compute_ms, kernels)
 
 
 def test_kernels_count_by_the_trace_and_idle_is_the_rest_of_the_measured_step() -> None:
@@ -66,14 +67,20 @@ def test_kernels_a_little_longer_than_the_step_are_shortened_to_it_and_much_long
     assert (step_parts(None, 5.0), step_parts(traced(1.0, 1.0), None)) == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("step_ms", "parts"), [(6.0, (4.0, 2.0, 0.0)), (5.8, (4.0, 1.0, 0.8)), (4.96, (3.968, 0.992, 0.0)), (4.8, None)]
-)
-def test_an_exchange_counts_as_on_the_gpu_that_waits_least_where_its_kernels_do_not_fit(
-    step_ms: float, parts: tuple[float, ...] | None
-) -> None:
-    """A profiler slows one rank, for which the other's kernel waits 2 ms more than it does without a profiler."""
-    assert step_parts(mean_step([traced(5.0, 4.0), traced(7.0, 4.0)]), step_ms) == (parts and pytest.approx(parts))
+def test_an_exchange_takes_as_long_as_on_the_gpu_that_waits_least() -> None:
+    """A profiler slows one rank, for which the other's kernel waits 9 ms."""
+    evidence = without_waits(exchanging((24, 14, 11), (15, 13, 3)))
+    assert [(time.busy_ns / 1e6, time.communication_ns / 1e6) for time in evidence.devices] == [(15, 2), (15, 3)]
+    assert [time.span_ns / 1e6 for time in evidence.devices] == [21, 30], "gaps between kernels stay"
+    assert (evidence.busy_ns / 1e6, [kernel.time_ns / 1e6 for kernel in evidence.kernels]) == (30, [27, 5])
+    assert traced_step(evidence, 2) == TracedStep(15 / STEPS, 13.5 / STEPS, 100 / STEPS)
+    assert without_waits(evidence) == evidence
+
+
+@pytest.mark.parametrize("devices", [((20, 20, 0),), ((20, 14, 6), (20, 19, 1)), ((20, 20, 4), (19, 18, 4))], ids=str)
+def test_a_gpu_that_waits_for_a_slower_one_is_busy(devices: tuple[tuple[int, int, int], ...]) -> None:
+    evidence = exchanging(*devices)
+    assert without_waits(evidence) == evidence
 
 
 @given(MS, st.floats(0, 1), st.floats(1e-3, 1000))

@@ -190,6 +190,8 @@ def test_kernels_are_ranked_with_their_share_and_the_rest_together() -> None:
     assert first.help == f"{AS_REQUESTED.kernels[0].name}\n1,000 times, 9.41{NBSP}µs each on average"
     left = sum(kernel.time_ns for kernel in AS_REQUESTED.kernels[MAX_KERNELS:])
     assert shown.other_kernels == f"13 more kernels, {100 * left / total_ns:.1f}{NBSP}% together"
+    backwards = msgspec.structs.replace(AS_REQUESTED, kernels=AS_REQUESTED.kernels[::-1])
+    assert view(backwards).kernels == shown.kernels, "without its waits an exchange is no longer the longest"
 
 
 def test_time_is_told_by_class_and_between_kernels() -> None:

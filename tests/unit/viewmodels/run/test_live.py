@@ -1,14 +1,18 @@
 import numpy as np
 import pytest
 
+from app.analysis.steps import without_waits
 from app.values.events import Outcome
 from app.values.fields import Sample
 from app.values.samples import DeviceLost, LogLine, Waiting
+from app.viewmodels.history.kernel_time import kernel_rows
 from app.viewmodels.monitor.details import chosen_details
 from app.viewmodels.monitor.model import MonitorModel, RowKey
 from app.viewmodels.plot.model import Panel
 from app.viewmodels.run.live import LiveModel, LiveState, TimeView
 from tests.fakes.runs import EPOCHS
+from tests.fakes.scaling import exchanging
+from tests.present import present
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY, ended, handle_all, ns, samples, started, training
 from workloads.protocol import PhaseStarted, Progress
 
@@ -62,6 +66,14 @@ def test_time_left_follows_the_measured_part() -> None:
     assert (status.title, status.fraction, status.left) == ("Measuring", 0.5, "0:10 left")
     model.handle(Progress(phase="measure", fraction=0.75, t_ns=ns(21)))
     assert model.state().status.left == "0:05 left"
+
+
+def test_evidence_is_as_on_the_page_of_the_run() -> None:
+    model = model_in_a_run()
+    evidence = exchanging((24, 14, 11), (15, 13, 3))
+    handle_all(model, (evidence, ended(Outcome(name="completed"))))
+    kernels = present(model.state().evidence).kernels
+    assert kernels == kernel_rows(without_waits(evidence).kernels) != kernel_rows(evidence.kernels)
 
 
 def test_accuracy_has_a_panel_once_an_epoch_was_tested() -> None:
