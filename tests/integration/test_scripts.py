@@ -135,7 +135,10 @@ def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sente
     for sentence in sentences:
         assert sentence in notes(document)
     if kind == "ahead":
-        assert re.search(r"Between the steps: .*evaluation \d", notes(document))
+        times = notes(document).partition("Of all time: ")[2].partition(". ")[0]
+        shares = dict(re.findall(r"(\w[\w ]*) ([\d.]+) %", times))
+        assert {"measured steps", "evaluation", "saving", "steps not measured"} <= shares.keys()
+        assert sum(map(float, shares.values())) == pytest.approx(100, abs=0.05 * len(shares))
         # Of a first block of one step, whose batch was fetched before it, the examples are not known.
         assert 0 <= 8 * document["measured"]["steps"] - document["measured"]["examples"] < 8
 
@@ -153,7 +156,7 @@ def test_keras_fit(command: CommandLine, folder: Path) -> None:
     document = command.read("run", *SHORT, *script_command(folder, "keras_fit.py"))
     assert measured(document)["device"] == "CPU"
     assert "A step is a batch of Keras' fit;" in notes(document)
-    assert re.search(r"Between the steps: .*the end of an epoch \d", notes(document))
+    assert re.search(r"Of all time: .*the end of an epoch \d", notes(document))
     assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
 
 

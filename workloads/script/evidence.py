@@ -19,6 +19,8 @@ from workloads.trace import monotonic_clock
 _SMALL_SHARE = 0.05
 """Types with a smaller share of the products' time are not named."""
 _TENSOR_CORES = 0.01
+_LEAST_SHARE = 0.0005
+"""What takes a smaller share of the time would be 0.0 %."""
 _OPTIMIZERS = (
     ("fused", re.compile(r"_fused_(adam|sgd|adagrad)|Fused(Adam|SGD|Lamb)|fused_adam", re.IGNORECASE)),
     # Clipping and weight averaging use other operations on several tensors.
@@ -124,12 +126,14 @@ def _notes(ending: Ending) -> Iterator[str]:
     yield f"A step is {ending.how}; {ending.steps:,} were seen."
     if ending.measured_steps and ending.all_steps:
         step_ms, all_ms = ending.measured_ns / 1e6 / ending.measured_steps, ending.all_ns / 1e6 / ending.all_steps
-        lost = ", ".join(
-            f"{reason} {100 * time_ns / ending.all_ns:.1f} %"
-            for reason, time_ns in sorted(ending.lost_ns.items(), key=lambda pair: -pair[1])
+        times_ns = {"measured steps": ending.measured_ns, **ending.lost_ns}
+        times_ns["steps not measured"] = ending.all_ns - sum(times_ns.values())
+        parts = ", ".join(
+            f"{name} {100 * time_ns / ending.all_ns:.1f} %"
+            for name, time_ns in sorted(times_ns.items(), key=lambda pair: -pair[1])
+            if time_ns >= _LEAST_SHARE * ending.all_ns
         )
-        between = f" Between the steps: {lost}." if lost else ""
-        yield f"A step took {step_ms:.4g} ms; with everything between, {all_ms:.4g} ms a step.{between}"
+        yield f"A step took {step_ms:.4g} ms; with everything between, {all_ms:.4g} ms a step. Of all time: {parts}."
         if ending.waited_ns:
             share = 100 * ending.waited_ns / ending.measured_ns
             yield f"The script waited for its loader in {share:.1f} % of the steps' time."
