@@ -79,10 +79,11 @@ def _energy_by_counter(gpu: SampleColumns, start_ns: int, end_ns: int) -> Energy
     if "energy_mj" in gpu.device.implausible:
         return None
     _, t_ns, energy_mj = gpu.present("energy_mj")
-    if t_ns.size < 2 or t_ns[0] > start_ns or t_ns[-1] < end_ns or np.any(np.diff(energy_mj) < 0):
-        return None
     period_ns = _period_ns(gpu, "energy_mj")
-    if end_ns - start_ns <= period_ns:
+    if t_ns.size < 2 or end_ns - start_ns <= period_ns or np.any(np.diff(energy_mj) < 0):
+        return None
+    slack_ns = min(period_ns, (end_ns - start_ns) / 5)
+    if t_ns[0] > start_ns + slack_ns or t_ns[-1] < end_ns - slack_ns:
         return None
     at_start, at_end = np.interp([0, end_ns - start_ns], t_ns - start_ns, energy_mj)
     used_mj = float(at_end - at_start)

@@ -247,8 +247,10 @@ def waiting_pct(ready_step_ms: float | None, steps: int, seconds: float) -> floa
     return 100 * max(0.0, 1 - ready_step_ms / 1e3 * steps / seconds)
 
 
-def phases_with_energy(run: StoredRun) -> list[Phase]:
-    return [_with_energy(phase, gpu_columns(run)) for phase in run.phases if phase.end_ns is not None]
+def phases_with_energy(run: StoredRun, end_ns: int | None = None) -> list[Phase]:
+    """Return the phases that have ended, with their energy; `end_ns` is when the run ends, and with it its last one."""
+    phases = (replace(phase, end_ns=end_ns) if phase.end_ns is None else phase for phase in run.phases)
+    return [_with_energy(phase, gpu_columns(run)) for phase in phases if phase.end_ns is not None]
 
 
 _OF_TELEMETRY = ("mean_power_mw", "energy_mj_per_example", "energy_source", "energy_error_pct", "device_peak_bytes")

@@ -194,7 +194,7 @@ class StoreSink:
             peak_flops_per_s=None if calibration is None else calibration.flops_per_s * len(self._devices),
             ready_step_ms=self._ready_ms,
         )
-        self._store_end(event.t_ns, event.outcome, summary, phases_with_energy(stored))
+        self._store_end(event.t_ns, event.outcome, summary, phases_with_energy(stored, event.t_ns))
         self.stored = self._store.with_end(stored)
         return summary
 
@@ -276,5 +276,6 @@ def mark_crashed_runs(store: Store) -> list[int]:
             summary=summarise(stored),
             t_ns=last_ns,
             utc_ns=stored.anchor_utc_ns + last_ns - stored.anchor_t_ns,
+            phases=phases_with_energy(stored, last_ns),
         )
     return orphaned

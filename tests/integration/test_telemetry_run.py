@@ -74,6 +74,19 @@ def test_every_phase_has_its_energy_and_how_wrong_that_can_be(on_two: StoredRun)
     assert count >= 1
 
 
+def test_a_run_whose_worker_was_killed_has_the_energy_of_its_last_phase(tmp_path: Path) -> None:
+    """No phase follows, so the counter is read once more at the end."""
+    with feed_of(TWO_H200[0], hz=20.0) as feed:
+        spec = dummy(feed.wait_inventory(), "kill_self", gpus=1, step_ms=300.0, warmup_steps=0)
+        outcome, _, stored = run_through(spec, services(tmp_path, feed))
+    last = stored.phases[-1]
+    assert (outcome.name, last.name) == ("crashed", "measure")
+    t_ns, _ = energy_readings(stored.samples[0])
+    assert t_ns[-1] > last.start_ns + 550_000_000, "two steps"
+    power_mj = TWO_H200[0].power_instant_mw * (present(last.end_ns) - last.start_ns) / 1e9
+    assert abs(present(last.energy_mj) - power_mj) <= present(last.energy_error_mj)
+
+
 def test_slow_samples_and_the_facts_of_fields_are_stored(on_two: StoredRun) -> None:
     first, second, host = on_two.samples
     assert [columns.device.device for columns in on_two.samples] == [GPU_A, GPU_B, HOST]

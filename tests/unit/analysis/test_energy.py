@@ -111,6 +111,16 @@ def test_a_window_the_counter_does_not_cover_is_the_integral_of_power(window: tu
     assert used.energy_mj == pytest.approx(300_000 * (window[1] - window[0]))
 
 
+@pytest.mark.parametrize(("late_s", "source"), [(0.09, COUNTER_SOURCE), (0.11, INTEGRAL_SOURCE)])
+def test_a_counter_covers_a_window_within_its_period(late_s: float, source: str) -> None:
+    """A run's last reading comes just before its end."""
+    times = np.arange(0.0, 2.01, 0.05)
+    card = gpu(counter=steady([late_s, 2.0 - late_s]), power=(times, np.full(times.size, W700)))
+    used = present(gpu_energy(card, at(0.0), at(2.0)))
+    assert used.source == source
+    assert abs(used.energy_mj - 2 * W700) <= used.error_mj
+
+
 def test_a_counter_that_went_backwards_is_not_used() -> None:
     """The driver was loaded again: its counter begins anew."""
     times = np.arange(0.0, 6.01, 0.05)
