@@ -95,6 +95,13 @@ def test_a_row_is_written_at_once(line: CommandLine) -> None:
     assert process.communicate(timeout=LIMIT_S)[1] == ""
 
 
+def test_watch_shows_no_device_more_often_than_asked(tmp_path: Path) -> None:
+    """Beside GPUs the host is read twice a second."""
+    line = CommandLine(tmp_path, environment(Driver(cards=TWO_H200)))
+    _, *rows = line("watch", "--csv", "--every", "60", "--seconds", "1.6").stdout.splitlines()
+    assert sorted(row.split(",")[1] for row in rows) == ["GPU 0", "GPU 1", "host"]
+
+
 def test_watch_names_who_computes_on_a_card(tmp_path: Path) -> None:
     first, second = TWO_H200
     busy = msgspec.structs.replace(first, processes=((os.getpid(), 3 * 2**30),))
