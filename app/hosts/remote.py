@@ -3,7 +3,7 @@
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from app.hosts.wheel import Start
 from app.runs.environment import inventory_info, program_info
 from app.runs.host import ClockAnchor, Host, RunOrder, RunWishes, calibrated_device
 from app.runs.jobs import JobCrashedError, JobError, Kind
-from app.runs.leases import DeviceLeases, Lease, Leases
+from app.runs.leases import Leases
 from app.runs.script import pack_tree
 from app.runs.supervisor import MessageOrder
 from app.telemetry.feed import TelemetryFeed
@@ -38,23 +38,6 @@ _ERRORS = {error_type.__name__: error_type for error_type in (TimeoutError, JobE
 _LOOK_S = 0.2
 _ANSWER_S = 3.0
 """How long a stopped run may take to report its end, even on a slow link: Ctrl-C ends within 5 s."""
-
-
-class HostLeases(DeviceLeases):
-    """Leases, for this machine's runs, of a host's devices; the program there leases them among all its users."""
-
-    def __init__(self, host_id: str, *, schedules: bool) -> None:
-        self._host_id, self._schedules = host_id, schedules
-        self._leases = Leases()
-
-    def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """Lease them under the host's name; a scheduler's run leases none, because its node is still unknown."""
-        if self._schedules:
-            return Lease()
-        names = {f"{self._host_id[:16]}:{device}": device for device in candidates}
-        if (lease := self._leases.take(list(names), count)) is None:
-            return None
-        return Lease(tuple(names[name] for name in lease.devices), lease.release)
 
 
 class RemoteSampler:
@@ -263,7 +246,7 @@ class Connection:
         self._is_closed = False
         self.host = Host(
             telemetry=TelemetryFeed(hz, partial(RemoteSampler, process, hello), process.now_ns),
-            leases=HostLeases(hello.environment.get(HOST_ID_KEY, entry.name), schedules=self._schedules),
+            leases=Leases(host_id=hello.environment.get(HOST_ID_KEY, entry.name), schedules=self._schedules),
             remote_run=partial(run_there, self),
             run_job=self.run_job,
             now=self.now,

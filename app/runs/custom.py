@@ -20,7 +20,7 @@ from app.errors import UserError
 from app.grants import Consent, refuse, require, source_grant, typed
 from app.paths import PROGRAM, expand_home, read_file
 from app.runs.jobs import JobCrashedError, JobError, Notify, run_job
-from app.runs.leases import CPU, DeviceLeases, Leases, sleep_unstoppable
+from app.runs.leases import CPU, Leases, sleep_unstoppable
 from app.storage.database import load_setting, save_setting
 from app.storage.known_settings import CUSTOM_WORKLOADS, custom_source
 from app.values import units
@@ -50,7 +50,7 @@ class ReadOptions:
     limit_s: float = 60.0
     notify: Notify = _discard
     wait_for_stop: Callable[[float], bool] = sleep_unstoppable
-    leases: DeviceLeases = field(default_factory=Leases)
+    leases: Leases = field(default_factory=Leases)
     consent: Consent = refuse
 
 

@@ -9,7 +9,7 @@ import msgspec
 from app.runs.environment import environment_info
 from app.runs.jobs import Notify, RunJob, run_job
 from app.runs.launcher import Launcher
-from app.runs.leases import CPU, DeviceLeases, Lease, Leases, candidate_devices
+from app.runs.leases import CPU, Lease, Leases, candidate_devices
 from app.telemetry.feed import TelemetryFeed
 from app.values.events import RunEvent
 from app.values.samples import Inventory
@@ -124,7 +124,7 @@ class Host:
 
     telemetry: TelemetryFeed
     launcher: Launcher = field(default_factory=Launcher)
-    leases: DeviceLeases = field(default_factory=Leases)
+    leases: Leases = field(default_factory=Leases)
     run_job: RunJob = run_job
     remote_run: Callable[[RunOrder, RunWishes, Callable[[RunEvent], None]], None] | None = None
     now: Callable[[], ClockAnchor] = now_here

@@ -11,7 +11,7 @@ from typing import Protocol, TypeVar
 from app.environments.packages import fetch_packages
 from app.errors import UserError
 from app.runs.launcher import BrokenMessage, Exited, LocalWorker, ProcessSpec, fatal_message, granted_python
-from app.runs.leases import DeviceLeases, sleep_unstoppable
+from app.runs.leases import Leases, sleep_unstoppable
 from app.values.samples import LogLine
 from workloads.job_protocol import JobFailed, JobRequest, JobResult, decode_job_result
 
@@ -43,7 +43,7 @@ class JobCrashedError(JobError):
 
 
 @contextmanager
-def leased(leases: DeviceLeases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
+def leased(leases: Leases, candidates: Sequence[str], notify: Notify) -> Iterator[str]:
     """Lease one of these devices, so that no run measures on it during the job.
 
     The first is preferred. `notify` gets a sentence if the job has to wait.

@@ -15,7 +15,6 @@ import socket
 import stat
 import sys
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,8 +38,8 @@ _CPU_TURN = "cpu-turn"
 """The lease of whoever gets the CPU next."""
 
 _RETRY_S = 0.2
-_MAX_NAME_CHARS = 80
-"""The longest device name in a lock's name: a socket's has 107 bytes."""
+_HOST_CHARS, _MAX_NAME_CHARS = 16, 80
+"""The longest host and device names in a lock's name: a socket's has 107 bytes."""
 _OPEN = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
 """Neither follows links nor waits for the writer of a pipe."""
 
@@ -69,10 +68,22 @@ class Lease:
         self._give_back()
 
 
-class DeviceLeases(ABC):
-    """The leases of one machine, this one or another. Thread: any."""
+class Leases:
+    """The leases of one machine. Another one's are leased among this machine's runs, and there among all its users'.
 
-    @abstractmethod
+    Thread: any.
+    """
+
+    def __init__(self, folder: Path | None = None, *, host_id: str = "", schedules: bool = False) -> None:
+        """Use this folder of lock files; None for that of the environment, or what all users of the machine share.
+
+        `host_id` is another machine's. If it `schedules`, a run leases nothing: its node is still unknown.
+        """
+        named = os.environ.get(FOLDER_VARIABLE)
+        self._folder = folder or (Path(named) if named else None)
+        self._prefix = f"{host_id[:_HOST_CHARS]}:" if host_id else ""
+        self._schedules = schedules
+
     def take(self, candidates: Sequence[str], count: int) -> Lease | None:
         """Lease the first `count` free devices; candidates are in order of preference.
 
@@ -80,8 +91,26 @@ class DeviceLeases(ABC):
             The lease; None, with nothing held, if fewer are free.
 
         Raises:
-            UserError: Nothing can be leased: a lock file is unusable, or the machine is unreachable.
+            UserError: A lock file is unusable.
         """
+        if self._schedules:
+            return Lease()
+        acquired: dict[str, int] = {}
+        try:
+            for device in candidates:
+                if len(acquired) == count:
+                    break
+                file = self._lock(device)
+                if file is not None:
+                    acquired[device] = file
+        except UserError:
+            _unlock(acquired.values())
+            raise
+        if len(acquired) < count:
+            _unlock(acquired.values())
+            return None
+        _log.info("leased %s", ", ".join(acquired))
+        return Lease(tuple(acquired), partial(_unlock, tuple(acquired.values())))
 
     def wait(
         self,
@@ -127,43 +156,11 @@ class DeviceLeases(ABC):
             if turn is not None:
                 turn.release()
 
-    def describe_holder(self, _devices: Sequence[str]) -> str:
-        """Return who holds one of these devices; "" if that is unknown."""
-        return ""
-
-
-class Leases(DeviceLeases):
-    """The leases of this machine. Thread: any."""
-
-    def __init__(self, folder: Path | None = None) -> None:
-        """Use this folder of lock files; None for that of the environment, or what all users of the machine share."""
-        named = os.environ.get(FOLDER_VARIABLE)
-        self._folder = folder or (Path(named) if named else None)
-
-    def take(self, candidates: Sequence[str], count: int) -> Lease | None:
-        """Lock a file or a socket's name for each device."""
-        acquired: dict[str, int] = {}
-        try:
-            for device in candidates:
-                if len(acquired) == count:
-                    break
-                file = self._lock(device)
-                if file is not None:
-                    acquired[device] = file
-        except UserError:
-            _unlock(acquired.values())
-            raise
-        if len(acquired) < count:
-            _unlock(acquired.values())
-            return None
-        _log.info("leased %s", ", ".join(acquired))
-        return Lease(tuple(acquired), partial(_unlock, tuple(acquired.values())))
-
     def describe_holder(self, devices: Sequence[str]) -> str:
         """Look for the process that holds the name of a device; only root sees those of other users."""
         if self._folder is not None or sys.platform != "linux":
             return ""
-        names = {f"@{_lock_name(device)}" for device in devices}
+        names = {f"@{self._lock_name(device)}" for device in devices}
         with contextlib.suppress(psutil.Error, OSError):
             sockets = (socket for socket in psutil.net_connections("unix") if str(socket.laddr) in names)
             for pid in (socket.pid for socket in sockets if socket.pid):
@@ -175,7 +172,7 @@ class Leases(DeviceLeases):
         return ""
 
     def _lock(self, device: str) -> int | None:
-        name = _lock_name(device)
+        name = self._lock_name(device)
         lock_name = device
         try:
             if self._folder is None and sys.platform == "linux":
@@ -189,9 +186,8 @@ class Leases(DeviceLeases):
                 f" that you can write to in {FOLDER_VARIABLE}."
             ) from error
 
-
-def _lock_name(device: str) -> str:
-    return f"variantscope-{quote(device, safe='')[:_MAX_NAME_CHARS]}"
+    def _lock_name(self, device: str) -> str:
+        return f"variantscope-{quote(f'{self._prefix}{device}', safe='')[:_MAX_NAME_CHARS]}"
 
 
 def _bind(name: str) -> int | None:

@@ -33,7 +33,7 @@ from app.runs.launcher import (
     granted_python,
     named_python,
 )
-from app.runs.leases import CPU, DeviceLeases, Lease
+from app.runs.leases import CPU, Lease, Leases
 from app.values.samples import LogLine
 from workloads.catalog import default_interpreter, is_script
 from workloads.protocol import STANDBY, Hello, RunSpec, Start, decode_message
@@ -66,7 +66,7 @@ class StandbyLauncher(Launcher):
     Thread: any; `launch` as in its base.
     """
 
-    def __init__(self, leases: DeviceLeases, is_wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
+    def __init__(self, leases: Leases, is_wanted: Callable[[], bool], command: tuple[str, ...] = WORKER) -> None:
         """Create a launcher without workers.
 
         `is_wanted` returns whether standby workers are enabled; the launcher's thread calls it before each start.
@@ -215,7 +215,7 @@ def _framework(spec: RunSpec) -> str:
 class _ImportLease:
     """The lease of the processor, held once for all current imports of this program. Thread: any."""
 
-    def __init__(self, leases: DeviceLeases) -> None:
+    def __init__(self, leases: Leases) -> None:
         self._leases = leases
         self._lock = threading.Lock()
         self._count = 0

@@ -10,7 +10,7 @@ from app.paths import weights_path
 from app.runs.experiment.schedule import runs_of_variant
 from app.runs.host import Host
 from app.runs.jobs import Notify, leased, run_job
-from app.runs.leases import CPU, DeviceLeases
+from app.runs.leases import CPU, Leases
 from app.runs.session import RunServices
 from app.storage.store import Store
 from app.values.plan import Plan, WeightTransfer
@@ -146,9 +146,7 @@ def try_weights(run: RunRow, weights: Path, spec: RunSpec, host: Host, notify: N
     return TrialResult(result, compared.tolerance)
 
 
-def export_model(
-    run: RunRow, weights: Path, paths: Sequence[Path], leases: DeviceLeases, notify: Notify
-) -> OutputDifference:
+def export_model(run: RunRow, weights: Path, paths: Sequence[Path], leases: Leases, notify: Notify) -> OutputDifference:
     """Write a plain Keras model with a run's weights to each path: a `.keras` file, or a folder for a SavedModel.
 
     Raises:
