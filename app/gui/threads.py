@@ -226,8 +226,7 @@ class Bridge(QObject):
         self._queue: queue.SimpleQueue[tuple[WindowEvent | HostMessage, int | None]] = queue.SimpleQueue()
         self._awake = False
         self._closed = False
-        self._timer = QTimer(self)
-        self._timer.setInterval(_DRAIN_PERIOD_MS)
+        self._timer = QTimer(self, interval=_DRAIN_PERIOD_MS)
         self._timer.timeout.connect(self._tick)
         self._woken.connect(self._wake, Qt.ConnectionType.QueuedConnection)
 
@@ -308,8 +307,7 @@ class GuiGarbageCollector(QObject):
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._timer = QTimer(self)
-        self._timer.setInterval(_COLLECT_PERIOD_MS)
+        self._timer = QTimer(self, interval=_COLLECT_PERIOD_MS)
         self._module_count = 0
         self._timer.timeout.connect(self.collect)
 

@@ -127,7 +127,7 @@ class MainWindow(QMainWindow):
         self._close_allowed = False
         self._is_painted = False
         self._head = QWidget()
-        self._tabs = QTabBar()
+        self._tabs = QTabBar(drawBase=False, expanding=False, usesScrollButtons=False)
         self._stack = QStackedWidget()
         self._stack_indices: dict[int, int] = {}
         self._machine = ElidedLabel("muted", elided=Qt.TextElideMode.ElideRight)
@@ -232,9 +232,6 @@ class MainWindow(QMainWindow):
         resize_within_screen(self, 160 * GRID, 105 * GRID)
         for page in self._pages:
             self._tabs.addTab(page.title)
-        self._tabs.setDrawBase(False)
-        self._tabs.setExpanding(False)
-        self._tabs.setUsesScrollButtons(False)
         self._machine.setSizePolicy(QSizePolicy.Policy.Maximum, QSizePolicy.Policy.Fixed)
         self._machine.setMinimumWidth(4 * GRID)
         self._tabs.setAccessibleName("Screens")

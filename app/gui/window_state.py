@@ -64,9 +64,7 @@ class WindowState(QObject):
         path = (QCoreApplication.instance() or self).property(FILE_PROPERTY)
         self._settings = QSettings(path, QSettings.Format.IniFormat, self) if path else None
         self._changed: dict[str, str] = {}
-        self._delay = QTimer(self)
-        self._delay.setSingleShot(True)
-        self._delay.setInterval(_WRITE_DELAY_MS)
+        self._delay = QTimer(self, interval=_WRITE_DELAY_MS, singleShot=True)
         self._delay.timeout.connect(self.write)
 
     def read(self, name: str, default: Value, kind: type[Value] | None = None) -> Value:

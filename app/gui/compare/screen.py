@@ -20,6 +20,7 @@ from app.gui.widgets.basic import (
     STRETCH,
     ElidedLabel,
     ProblemLine,
+    Surface,
     add_choices,
     button,
     clear_layout,
@@ -114,8 +115,7 @@ class OffersView(Scroller):
             "muted",
             wrap=True,
         )
-        inside = QWidget()
-        inside.setMaximumWidth(_OFFERS_WIDTH)
+        inside = QWidget(maximumWidth=_OFFERS_WIDTH)
         column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=GRID)
         column.addWidget(text_label("Nothing to compare yet", "title"))
         column.addWidget(hint)
@@ -275,13 +275,11 @@ class ReadingView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._title = text_label("", "title")
-        self._bar = QProgressBar()
-        self._bar.setTextVisible(False)
+        self._bar = QProgressBar(textVisible=False)
         self._answer = text_label("", wrap=True)
         cancel = button("&Cancel", "Leave these runs")
         cancel.clicked.connect(self.cancelled)
-        inside = QWidget()
-        inside.setMaximumWidth(_OFFERS_WIDTH)
+        inside = QWidget(maximumWidth=_OFFERS_WIDTH)
         column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=2 * GRID)
         column.addWidget(self._title)
         column.addWidget(self._bar)
@@ -301,7 +299,7 @@ class ReadingView(QWidget):
         self._answer.setText(answer)
 
 
-class CompareView(QWidget):
+class CompareView(Surface):
     """Shows a `Comparison` and its `CompareCurves`; `painted` is emitted when their visible parts are drawn.
 
     `report_requested` carries a file's path, `experiment_requested` an experiment's number, `margin_chosen` the margin
@@ -317,8 +315,6 @@ class CompareView(QWidget):
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._comparison = Comparison()
         self.header = CompareHeader(theme, actions)
         self.table = CompareTableView(theme, actions)

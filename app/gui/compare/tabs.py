@@ -353,7 +353,7 @@ class CompareTabs(QWidget):
         self.charts = ChartsView(theme, actions)
         self.why = WhyPanel(theme, actions)
         self._scaling = ScalingPanel(theme)
-        self._tabs = QTabBar()
+        self._tabs = QTabBar(drawBase=False, expanding=False)
         self._table, self._pictures = table, QWidget()
         self.answer_scroller = Scroller(self.answer, horizontal=False)
         self._scroller = Scroller(self._pictures, steady=True)
@@ -433,8 +433,6 @@ class CompareTabs(QWidget):
     def _build(self) -> None:
         for title in _TITLES:
             self._tabs.addTab(title)
-        self._tabs.setDrawBase(False)
-        self._tabs.setExpanding(False)
         self._tabs.setAccessibleName("Views of the comparison")
         self.setFocusProxy(self._tabs)
         pictures = self.charts, self._scaling, self.why, STRETCH

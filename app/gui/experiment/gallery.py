@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import structs
-from PySide6.QtCore import QCoreApplication, QEvent, QObject, Qt, Signal
+from PySide6.QtCore import QCoreApplication, QEvent, QObject, Signal
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QGridLayout, QWidget
 
@@ -16,7 +16,16 @@ from app.gui.actions import Actions, Services
 from app.gui.run.form_controller import FormController
 from app.gui.theme import GRID
 from app.gui.threads import CancellableJob, JobControl
-from app.gui.widgets.basic import STRETCH, button, clear_layout, make_column, plain_tooltip, show_text, text_label
+from app.gui.widgets.basic import (
+    STRETCH,
+    Surface,
+    button,
+    clear_layout,
+    make_column,
+    plain_tooltip,
+    show_text,
+    text_label,
+)
 from app.gui.widgets.dialogs import ask_for_file
 from app.gui.widgets.panes import FlowBar, Scroller
 from app.viewmodels.experiment.preview import PresetLine
@@ -40,7 +49,7 @@ _CARD_ROLES = ("caption", "heading", "muted", "", "caption", "caption", "problem
 """The roles of a card's texts."""
 
 
-class GalleryView(QWidget):
+class GalleryView(Surface):
     """Shows `PresetLine`s as cards; the signals carry a card's key, or a file's path."""
 
     start_requested = Signal(str)
@@ -51,8 +60,6 @@ class GalleryView(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._columns = 1
         self.cards: list[QuestionCard] = []
         self._problem = text_label("", "problem", wrap=True)

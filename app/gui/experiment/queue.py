@@ -11,6 +11,7 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     BreakingLabel,
     ElidedLabel,
+    Surface,
     button,
     make_column,
     make_row,
@@ -88,7 +89,7 @@ class BannerView(QWidget):
             self._line.addWidget(answer_button, 0, Qt.AlignmentFlag.AlignVCenter)
 
 
-class QueueView(QWidget):
+class QueueView(Surface):
     """Shows a `QueueState`; signals about one entry carry its number."""
 
     move_requested = Signal(int, int)
@@ -104,14 +105,12 @@ class QueueView(QWidget):
     def __init__(self, theme: Theme) -> None:
         super().__init__()
         self._theme = theme
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.offer_banner, self.ended_banner = BannerView(), BannerView()
         self._header, self._buttons = QWidget(), QWidget()
         self.fold = button("Queue", "Experiments waiting to run, in order (Ctrl+J)", flat=True)
         self.fold.setCheckable(True)
         self.count = text_label("", "heading")
-        self._bar = QProgressBar()
+        self._bar = QProgressBar(maximum=_STEPS, textVisible=False)
         self._now = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
         self._wait = BreakingLabel("muted")
         self._time_left = text_label("", "muted")
@@ -218,8 +217,6 @@ class QueueView(QWidget):
             act(row)
 
     def _build(self) -> None:
-        self._bar.setRange(0, _STEPS)
-        self._bar.setTextVisible(False)
         self._bar.setFixedWidth(_BAR_WIDTH)
         self._bar.setAccessibleName("Progress of the queue")
         for label in (self.count, self._time_left):

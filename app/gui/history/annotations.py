@@ -32,14 +32,13 @@ class TagDialog(QDialog):
         super().__init__(parent)
         self._annotations = annotations
         self._tags = QListWidget()
-        self.line = QLineEdit()
+        self.line = QLineEdit(placeholderText="New tag, then Enter")
         self.setWindowTitle(f"Tags of {annotations.runs_label}")
         for tag, state in annotations.tags.items():
             self._add(tag).setCheckState(_CHECK_STATES[state])
         self._tags.setAccessibleName("Tags")
         self._tags.setVisible(bool(annotations.tags))
         self.line.setAccessibleName("New tag")
-        self.line.setPlaceholderText("New tag, then Enter")
         layout = _layout(self)
         layout.addWidget(text_label(self.windowTitle(), "heading"))
         layout.addWidget(self.line)
@@ -90,10 +89,9 @@ class NoteDialog(QDialog):
     def __init__(self, annotations: Annotations, parent: QWidget) -> None:
         super().__init__(parent)
         self._runs = annotations.runs
-        self.editor = QPlainTextEdit(annotations.note or "")
+        self.editor = QPlainTextEdit(annotations.note or "", tabChangesFocus=True)
         self.setWindowTitle(f"Note on {annotations.runs_label}")
         self.editor.setAccessibleName("Note")
-        self.editor.setTabChangesFocus(True)
         self.editor.document().setDocumentMargin(GRID - 2)
         self.editor.document().setModified(False)
         self.editor.setPlaceholderText(

@@ -284,7 +284,7 @@ class HistoryController(QObject):
                 self._view.problem.show_sentence("")
                 self._view.show_run(detail)
                 if at_log:
-                    self._view.detail.focus_search()
+                    self._view.detail.log.search.begin()
 
         def fail(error: UserError) -> None:
             if run == self._requested_run:

@@ -4,8 +4,8 @@ import html
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt, Signal
-from PySide6.QtGui import QColor, QFontDatabase, QGuiApplication, QShortcut, QTextCursor, QTextDocument
-from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QSplitter, QStackedWidget, QTextEdit, QVBoxLayout, QWidget
+from PySide6.QtGui import QColor, QGuiApplication, QShortcut, QTextCursor, QTextDocument
+from PySide6.QtWidgets import QPlainTextEdit, QSplitter, QStackedWidget, QTextEdit, QVBoxLayout, QWidget
 
 from app.gui.actions import Actions
 from app.gui.history.annotations import AnnotationView
@@ -16,8 +16,10 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     STRETCH,
     HtmlPage,
+    SearchLine,
     button,
     clear_layout,
+    fixed_text,
     make_column,
     make_row,
     separator,
@@ -42,24 +44,18 @@ class LogView(QWidget):
         self._theme = theme
         self._title = text_label("Log", "heading")
         self._match_count = text_label("", "caption")
-        self._search = QLineEdit()
-        self._search.setPlaceholderText("Search the log")
-        self._search.setAccessibleName("Search the log")
-        self._search.setClearButtonEnabled(True)
-        self._search.setMaximumWidth(32 * GRID)
-        self._search.textChanged.connect(self._highlight_matches)
-        self._search.returnPressed.connect(
+        self.search = SearchLine("Search the log")
+        self.search.setMaximumWidth(32 * GRID)
+        self.search.textChanged.connect(self._highlight_matches)
+        self.search.returnPressed.connect(
             lambda: self._find(QTextDocument.FindFlag(0), QTextCursor.MoveOperation.Start)
         )
-        self._text = QPlainTextEdit()
-        self._text.setReadOnly(True)
-        self._text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+        self._text = fixed_text("Log of the run")
         self._text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self._text.setAccessibleName("Log of the run")
-        back = QShortcut("Shift+Return", self._search, context=Qt.ShortcutContext.WidgetShortcut)
+        back = QShortcut("Shift+Return", self.search, context=Qt.ShortcutContext.WidgetShortcut)
         back.activated.connect(lambda: self._find(QTextDocument.FindFlag.FindBackward, QTextCursor.MoveOperation.End))
         theme.changed.connect(self._highlight_matches)
-        header = make_row(self._title, STRETCH, self._match_count, self._search, spacing=GRID)
+        header = make_row(self._title, STRETCH, self._match_count, self.search, spacing=GRID)
         make_column(header, (self._text, 1), parent=self, margins=(0, GRID, 2 * GRID, 2 * GRID), spacing=GRID)
 
     def show_log(self, title: str, text: str) -> None:
@@ -67,22 +63,18 @@ class LogView(QWidget):
         self._text.setPlainText(plain_text(text))
         self._text.moveCursor(QTextCursor.MoveOperation.End)
         self._text.moveCursor(QTextCursor.MoveOperation.StartOfLine)
-        self._search.clear()
+        self.search.clear()
         self._highlight_matches()
-
-    def focus_search(self) -> None:
-        self._search.setFocus()
-        self._search.selectAll()
 
     def _highlight_matches(self) -> None:
         marks: list[QTextEdit.ExtraSelection] = []
-        match = self._text.document().find(self._search.text()) if self._search.text() else QTextCursor()
+        match = self._text.document().find(self.search.text()) if self.search.text() else QTextCursor()
         while not match.isNull() and len(marks) < _MAX_MATCHES:
             marks.append(self._highlight(match))
-            match = self._text.document().find(self._search.text(), match)
+            match = self._text.document().find(self.search.text(), match)
         self._text.setExtraSelections(marks)
         more = "more than " if len(marks) == _MAX_MATCHES else ""
-        self._match_count.setText(f"{more}{len(marks)} found" if self._search.text() else "")
+        self._match_count.setText(f"{more}{len(marks)} found" if self.search.text() else "")
 
     def _highlight(self, cursor: QTextCursor) -> QTextEdit.ExtraSelection:
         mark = QTextEdit.ExtraSelection()
@@ -93,7 +85,7 @@ class LogView(QWidget):
         return mark
 
     def _find(self, flags: QTextDocument.FindFlag, wrap_to: QTextCursor.MoveOperation) -> None:
-        pattern = self._search.text()
+        pattern = self.search.text()
         if pattern and not self._text.find(pattern, flags):
             self._text.moveCursor(wrap_to)
             self._text.find(pattern, flags)
@@ -153,13 +145,13 @@ class RunPageView(QWidget):
         self._parts = QStackedWidget()
         self._notes = text_label("", "muted", wrap=True)
         self._figures = FlowBar(4 * GRID, GRID)
-        self._traceback = QPlainTextEdit()
+        self._traceback = fixed_text("Traceback")
         self.panels = PanelStack(theme, staggered=True)
         self.time_bar = TimeBar(self.panels, RUN_RANGES)
         self._no_plots = text_label("This run has no measurements: it ended before any were taken.", "muted")
         self.annotations = AnnotationView()
         self._details = HtmlPage(GRID)
-        self._log = LogView(theme)
+        self.log = LogView(theme)
         self.back = button("← &History", "Back to the table (Escape)", flat=True)
         self._again = button("R&un again …", "Load this variant into the form on the Run screen")
         self._copy = button("Copy co&mmand", "Copy the command that runs this variant again")
@@ -190,12 +182,9 @@ class RunPageView(QWidget):
         self._no_plots.setVisible(not detail.plots.panels)
         self.time_bar.setVisible(bool(detail.plots.panels))
         self.panels.show_plots(detail.plots)
-        self._log.show_log(detail.log_title, detail.log)
+        self.log.show_log(detail.log_title, detail.log)
         self._details.verticalScrollBar().setValue(0)
         self._restyle()
-
-    def focus_search(self) -> None:
-        self._log.focus_search()
 
     def _with_run(self, act: Callable[[int], None]) -> None:
         if self._detail is not None:
@@ -213,10 +202,7 @@ class RunPageView(QWidget):
         self._details.show_html(details_html(self._detail.groups, self._theme.colours.muted))
 
     def _build(self) -> None:
-        self._traceback.setReadOnly(True)
-        self._traceback.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self._traceback.setAccessibleName("Traceback")
         self._details.setAccessibleName("Details of the run")
         layout = make_column(self._header(), separator(), parent=self, margins=(2 * GRID, GRID, 0, 0), spacing=GRID)
         layout.addWidget(self._body(), 1)
@@ -234,7 +220,7 @@ class RunPageView(QWidget):
         make_column(*lines, parent=plots, margins=(0, GRID, 2 * GRID, GRID), spacing=GRID).addStretch(0)
         self._parts.addWidget(Scroller(plots))
         self._parts.addWidget(self.evidence)
-        left = splitter(Qt.Orientation.Vertical, self._parts, self._log, (1, 0))
+        left = splitter(Qt.Orientation.Vertical, self._parts, self.log, (1, 0))
         left.setSizes([1000, _LOG_HEIGHT])
         state = WindowState("run page", self)
         state.keep_splitter("log", left)

@@ -1,4 +1,4 @@
-"""The list of stored runs with its filter bar, actions on the checked runs, and the status line below."""
+"""The list of stored runs with its search and filters, actions on the checked runs, and the status line below."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,13 +18,14 @@ from PySide6.QtWidgets import (
 )
 
 from app.gui.actions import Actions
-from app.gui.history.filter_bar import FilterBar
 from app.gui.history.table import HistoryTable
 from app.gui.theme import GRID, RIGHT, Theme, tabular_font
 from app.gui.widgets.basic import (
+    STRETCH,
     ChecksMenu,
     ElidedLabel,
     EmptyState,
+    SearchLine,
     button,
     make_column,
     make_row,
@@ -32,10 +33,12 @@ from app.gui.widgets.basic import (
     separator,
     set_role,
     text_label,
+    toggle_button,
 )
 from app.gui.widgets.panes import splitter
 from app.gui.window_state import WindowState
 from app.paths import RUNS_SUFFIX
+from app.queries import RunQuery
 from app.viewmodels.history.labels import (
     OPEN_AT_FIRST,
     FacetGroup,
@@ -45,11 +48,13 @@ from app.viewmodels.history.labels import (
     choose,
     compare_label,
     count_label,
+    describe_left_out,
     empty_text,
     offers_reference,
     restore_label,
+    with_choice,
 )
-from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, toggle_order
+from app.viewmodels.history.table import COLUMNS, ORDERS, Listing, is_filtered, toggle_order, with_text
 
 EXPORT_LABELS = {
     "db": f"&Database ({RUNS_SUFFIX}) …",
@@ -59,6 +64,69 @@ EXPORT_LABELS = {
     "trace": "&Timeline (Perfetto) …",
 }
 """The export formats, with their labels in the menu."""
+
+
+class FilterBar(QWidget):
+    """Edits the query; `query_changed` is emitted at each change, even while the user types."""
+
+    query_changed = Signal(object)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._listing = Listing()
+        self.query = RunQuery()
+        self._leave = button("← &All runs", "Leave the deleted runs (Escape)", flat=True)
+        self.search = SearchLine("", "Search runs")
+        self.facets = toggle_button("&Filter by", "Workload, variant, card, host, outcome, date … (Ctrl+B)")
+        self._clear = button("Clear", "Untick all", flat=True)
+        self._more = button("", "Search these too", flat=True)
+        self.view = button("View", "Groups, columns, deleted runs, reference runs, import")
+        self._build()
+
+    def show_listing(self, listing: Listing) -> None:
+        self._listing, self.query = listing, listing.query
+        query = listing.query
+        chosen = sum(map(len, query.selected.values()))
+        self._clear.setVisible(chosen > 0)
+        self.facets.setText(f"&Filter by ({chosen})" if chosen else "&Filter by")
+        if self.search.text() != query.text:
+            self.search.setText(query.text)
+        self.search.setPlaceholderText("Search deleted runs (Ctrl+F)" if query.deleted else "Search runs (Ctrl+F)")
+        self._more.setText(describe_left_out(listing.matches))
+        self._more.setVisible(listing.matches.left_out > 0)
+        self._leave.setVisible(query.deleted)
+
+    def change_query(self, query: RunQuery) -> None:
+        self.query = query
+        self.query_changed.emit(query)
+
+    def clear(self) -> None:
+        """Remove every filter; without any, leave the trash."""
+        if is_filtered(self.query):
+            self.show_deleted(self.query.deleted)
+        elif self.query.deleted:
+            self.show_deleted(False)
+
+    def show_deleted(self, deleted: bool) -> None:
+        """Query the runs in the trash, or all others, without filters."""
+        self.change_query(RunQuery(deleted=deleted, order=self.query.order, descending=self.query.descending))
+
+    def _search_changed(self, text: str) -> None:
+        if text != self.query.text:
+            self.change_query(with_text(self.query, text))
+
+    def _build(self) -> None:
+        self.search.setMinimumWidth(16 * GRID)
+        self.search.setMaximumWidth(40 * GRID)
+        self._clear.clicked.connect(lambda: self.change_query(with_choice(self.query, {})))
+        for view in (self._leave, self._clear, self._more):  # until there are runs that need it
+            view.hide()
+        self._more.clicked.connect(lambda: self.search.setText(self._listing.matches.wider))
+        self._leave.clicked.connect(lambda: self.show_deleted(False))
+        self.search.textChanged.connect(self._search_changed)
+        self.view.setProperty("menu", "true")
+        queries = self._leave, self.facets, self._clear, (self.search, 1), self._more
+        make_row(*queries, self.view, STRETCH, parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
 
 
 class RunMenu(QObject):
@@ -139,9 +207,7 @@ class RunMenu(QObject):
         return menu
 
     def _action(self, label: str, key: str, act: Callable[[list[int]], object]) -> QAction:
-        action = QAction(label, self)
-        action.setShortcut(QKeySequence(key))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetShortcut)
+        action = QAction(label, self, shortcut=QKeySequence(key), shortcutContext=Qt.ShortcutContext.WidgetShortcut)
         action.triggered.connect(lambda: act(self._runs()))
         self._table.addAction(action)
         return action
@@ -460,10 +526,8 @@ class HistoryList(QWidget):
         self.reference_requested.emit(is_checked)
 
     def _toggle(self, label: str, key: str) -> QAction:
-        action = QAction(label, self)
-        action.setCheckable(True)
-        action.setShortcut(QKeySequence(key))
-        action.setShortcutContext(Qt.ShortcutContext.WidgetWithChildrenShortcut)
+        everywhere = Qt.ShortcutContext.WidgetWithChildrenShortcut
+        action = QAction(label, self, checkable=True, shortcut=QKeySequence(key), shortcutContext=everywhere)
         self.addAction(action)
         return action
 

@@ -5,16 +5,17 @@ from functools import partial
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent, QShortcut, QShowEvent
-from PySide6.QtWidgets import QLineEdit, QMessageBox, QStackedWidget, QTextBrowser, QWidget
+from PySide6.QtWidgets import QMessageBox, QStackedWidget, QTextBrowser, QWidget
 
 from app.gui.actions import Actions
-from app.gui.history.filter_bar import FilterBar
 from app.gui.history.page import RunPageView
 from app.gui.history.run_list import HistoryList
 from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     HtmlPage,
     ProblemLine,
+    SearchLine,
+    Surface,
     button,
     make_column,
     make_row,
@@ -53,7 +54,7 @@ class RunDiffView(QWidget):
         self._swap = button("S&wap", "Count changes from the other run", small=True)
         self._save = button("&Save …", "Write this page to an HTML or Markdown file", small=True)
         self._compare = button("Open in &Compare", "Compare the two runs: verdict, curves, charts", small=True)
-        self._search = QLineEdit()
+        self.search = SearchLine("Search this page (Ctrl+F)", "Search this page")
         self.page = HtmlPage(GRID // 2)
         state = WindowState("diff", self)
         self._alike.setChecked(state.read("alike", False))
@@ -76,10 +77,6 @@ class RunDiffView(QWidget):
         super().resizeEvent(event)
         self.page.setLineWrapColumnOrWidth(min(_MAX_WIDTH, self.width() - _MARGINS))
 
-    def focus_search(self) -> None:
-        self._search.setFocus()
-        self._search.selectAll()
-
     def _rebuild(self) -> None:
         if self._diff is not None:
             from app.report.render import diff_html  # here: importing the template engine is slow
@@ -92,32 +89,27 @@ class RunDiffView(QWidget):
 
     def _find_next(self) -> None:
         """Go to the next occurrence of the text, wrapping around at the end."""
-        if not self.page.find(self._search.text()):
+        if not self.page.find(self.search.text()):
             self.page.moveCursor(self.page.textCursor().MoveOperation.Start)
-            self.page.find(self._search.text())
+            self.page.find(self.search.text())
 
     def _build(self) -> None:
         self.page.setLineWrapMode(QTextBrowser.LineWrapMode.FixedPixelWidth)
         self.page.setAccessibleName("What differs between the runs")
-        self._search.setPlaceholderText("Search this page (Ctrl+F)")
-        self._search.setAccessibleName("Search this page")
-        self._search.setClearButtonEnabled(True)
-        self._search.setFixedWidth(26 * GRID)
-        self._search.returnPressed.connect(self._find_next)
-        parts = self._search, self._alike, self._swap, self._save, self._compare
+        self.search.setFixedWidth(26 * GRID)
+        self.search.returnPressed.connect(self._find_next)
+        parts = self.search, self._alike, self._swap, self._save, self._compare
         tools = FlowBar(GRID, GRID // 2, *parts, right=True)
         lines = make_row(self.back, (tools, 1)), self._title, self._names, separator(), (self.page, 1)
         make_column(*lines, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID)
 
 
-class HistoryView(QWidget):
+class HistoryView(Surface):
     """Shows a `Listing`, or on top of it a `RunDetail` or a `RunDiff`."""
 
     def __init__(self, theme: Theme, actions: Actions) -> None:
         super().__init__()
         self._theme = theme
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.problem = ProblemLine()
         self._pages = QStackedWidget()
         self.overview = HistoryList(theme, actions)
@@ -170,9 +162,8 @@ class HistoryView(QWidget):
         return ask_confirmation(self, self._theme, "Import runs", question, consequence, "&Add them", "&Cancel")
 
     def _focus_search(self) -> None:
-        pages: dict[QWidget | None, FilterBar | RunPageView | RunDiffView]
-        pages = {self.overview: self.overview.bar, self.detail: self.detail, self.diff: self.diff}
-        pages[self._pages.currentWidget()].focus_search()
+        lines = self.overview.bar.search, self.detail.log.search, self.diff.search
+        lines[self._pages.currentIndex()].begin()
 
     def _escape(self) -> None:
         """Close the innermost thing: a run's evidence, the page, the filters."""

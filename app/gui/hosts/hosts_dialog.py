@@ -5,14 +5,13 @@ from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QFontDatabase
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QListWidget, QPlainTextEdit, QWidget
+from PySide6.QtWidgets import QDialog, QDialogButtonBox, QFormLayout, QLineEdit, QListWidget, QWidget
 
 from app.errors import UserError
 from app.gui.hosts.hosts_controller import HostsController
 from app.gui.theme import GRID, Theme
 from app.gui.threads import CancellableJob
-from app.gui.widgets.basic import STRETCH, BreakingLabel, button, make_column, make_row, text_label
+from app.gui.widgets.basic import STRETCH, BreakingLabel, button, fixed_text, make_column, make_row, text_label
 from app.gui.widgets.dialogs import resize_within_screen
 from app.gui.widgets.panes import PageScroller
 from app.hosts.book import HostEntry, add_host, remove_hosts
@@ -42,10 +41,7 @@ class HostsDialog(QDialog):
         self._reports: dict[str, str] = {}
         self.list = QListWidget()
         self.list.setAccessibleName("Hosts")
-        self.details = QPlainTextEdit()
-        self.details.setReadOnly(True)
-        self.details.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
-        self.details.setAccessibleName("What the check found")
+        self.details = fixed_text("What the check found")
         self.check_button = button("C&heck", "Check whether it answers, and what it can run")
         self.fetch_button = button("&Fetch runs", "Fetch detached runs that have ended, and list the others")
         self.stop_button = button("&Stop runs", "End the detached runs on this host")
@@ -54,9 +50,7 @@ class HostsDialog(QDialog):
         self.fetch_button.clicked.connect(partial(self._work, "Asking", partial(_fetch_over, database)))
         self.stop_button.clicked.connect(partial(self._work, "Asking", _stop_all))
         self.remove_button.clicked.connect(self._remove)
-        self.name, self.address = QLineEdit(), QLineEdit()
-        self.name.setPlaceholderText("gpu1")
-        self.address.setPlaceholderText(_ADDRESS_HINT)
+        self.name, self.address = QLineEdit(placeholderText="gpu1"), QLineEdit(placeholderText=_ADDRESS_HINT)
         self.problem = BreakingLabel("problem")
         self.add_button = button("&Add", "Add this host to yours", primary=True)
         for field in (self.name, self.address):

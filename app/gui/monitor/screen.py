@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from PySide6.QtCore import QItemSelection, QItemSelectionModel, Qt, Signal
 from PySide6.QtGui import QKeyEvent, QMouseEvent, QShortcut
-from PySide6.QtWidgets import QAbstractItemView, QLineEdit, QWidget
+from PySide6.QtWidgets import QAbstractItemView
 
 from app.gui.actions import Actions
 from app.gui.monitor.details import DetailsView
@@ -14,6 +14,8 @@ from app.gui.theme import GRID, Theme
 from app.gui.widgets.basic import (
     ElidedLabel,
     EmptyState,
+    SearchLine,
+    Surface,
     button,
     make_column,
     make_row,
@@ -250,20 +252,18 @@ _TABLE_SHARE = 0.45
 """The table's largest share of the height until the user chooses, unless the details need less."""
 
 
-class MonitorView(QWidget):
+class MonitorView(Surface):
     """Shows a `MonitorModel`, and remembers the user's choices in it."""
 
     def __init__(self, model: MonitorModel, theme: Theme, actions: Actions) -> None:
         super().__init__()
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self._plots_s = self._words_s = 0.0
         self._model = model
         self._state = WindowState("monitor", self)
         model.change(self._state.read("settings", TableSettings()))
         self._empty = EmptyState("Looking for devices …", "Their load, power, memory and temperature appear here.")
         self._summary = ElidedLabel("muted", Qt.AlignmentFlag.AlignLeft)
-        self.search = QLineEdit()
+        self.search = SearchLine("Host, state, user …", "Search devices")
         self._grouped = toggle_button("By host", "Group devices under their hosts, or sort all of them in one list")
         self._fold = button("Fold all", "Show only hosts, or their devices too", small=True)
         self._hosts = button("&Hosts …", "Machines with GPUs that are reached by ssh, Slurm, Ray or docker", flat=True)
@@ -374,10 +374,7 @@ class MonitorView(QWidget):
         self._parts.splitterMoved.connect(self._note_sized)
 
     def _build(self) -> None:
-        self.search.setPlaceholderText("Host, state, user …")
-        self.search.setAccessibleName("Search devices")
         self.search.setToolTip(plain_tooltip("By host, GPU, state, or a process and its user (Ctrl+F)"))
-        self.search.setClearButtonEnabled(True)
         self.search.setMinimumWidth(10 * GRID)
         self.search.setMaximumWidth(20 * GRID)
         self._summary.setMinimumWidth(32 * GRID)

@@ -47,9 +47,7 @@ class CustomWorkloads(QObject):
         self._importers: dict[str, set[Path]] = {}
         self._allowed: set[Path] = set()
         """Files that were chosen or read: each new text that the user saves in them may be read."""
-        self._debounce = QTimer(self)
-        self._debounce.setSingleShot(True)
-        self._debounce.setInterval(_DEBOUNCE_MS)
+        self._debounce = QTimer(self, interval=_DEBOUNCE_MS, singleShot=True)
 
     def start(self) -> None:
         self._view.custom_file_requested.connect(self.ask)

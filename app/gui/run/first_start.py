@@ -13,7 +13,7 @@ from app.gui.actions import Actions
 from app.gui.run.form_controller import FormController
 from app.gui.settings.settings import SettingsStore
 from app.gui.theme import GRID
-from app.gui.widgets.basic import STRETCH, button, clear_layout, make_column, make_row, text_label
+from app.gui.widgets.basic import STRETCH, Surface, button, clear_layout, make_column, make_row, text_label
 from app.gui.widgets.panes import Scroller
 from app.storage.known_settings import ANSWERED, FIRST_START
 from app.values.samples import Inventory
@@ -107,15 +107,13 @@ class ChoiceCard(QFrame):
         make_row((words, 1), self.button, parent=self, margins=2 * GRID, spacing=GRID)
 
 
-class FirstStartView(QWidget):
+class FirstStartView(Surface):
     """The cards under a title; `chosen` carries the place and the action."""
 
     chosen = Signal(str, str)
 
     def __init__(self) -> None:
         super().__init__()
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.setAccessibleName(TITLE)
         self.cards: list[ChoiceCard] = []
         self._choices: Sequence[FirstChoice] = ()
@@ -134,8 +132,7 @@ class FirstStartView(QWidget):
             self._column.addWidget(card)
 
     def _build(self) -> None:
-        middle = QWidget()
-        middle.setMaximumWidth(_WIDTH)
+        middle = QWidget(maximumWidth=_WIDTH)
         column = make_column(STRETCH, text_label(TITLE, "title"), parent=middle, margins=2 * GRID, spacing=GRID)
         column.addWidget(text_label(LEAD, "muted", wrap=True))
         column.addSpacing(GRID)

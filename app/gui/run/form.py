@@ -5,7 +5,7 @@ from functools import partial
 from itertools import pairwise, zip_longest
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
-from PySide6.QtWidgets import QGridLayout, QInputDialog, QLineEdit, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QInputDialog, QVBoxLayout, QWidget
 
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
 from app.gui.theme import GRID, Theme
@@ -13,6 +13,7 @@ from app.gui.widgets.basic import (
     STRETCH,
     BreakingLabel,
     ElidedComboBox,
+    SearchLine,
     button,
     make_column,
     make_row,
@@ -70,9 +71,7 @@ class FormView(QWidget):
         self._help = BreakingLabel("caption")
         self.custom_label = BreakingLabel("caption")
         self._essential, self._others, self._extent = QGridLayout(), QGridLayout(), QGridLayout()
-        self.search = QLineEdit(placeholderText="Find a setting")
-        self.search.setAccessibleName("Find a setting")
-        self.search.setClearButtonEnabled(True)
+        self.search = SearchLine("Find a setting")
         self._all = toggle_button("All", "Show every setting")
         self._all.setAccessibleName("Every setting")
         self._unknown = BreakingLabel("caption")

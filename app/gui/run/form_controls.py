@@ -63,10 +63,8 @@ class ChoiceList(ElidedComboBox):
     def __init__(self) -> None:
         super().__init__()
         self._field: Field | None = None
-        self._items, self._list = QStandardItemModel(self), QTreeView()
-        self._list.setRootIsDecorated(False)
-        self._list.setHeaderHidden(True)
-        self._list.setUniformRowHeights(True)
+        self._items = QStandardItemModel(self)
+        self._list = QTreeView(rootIsDecorated=False, headerHidden=True, uniformRowHeights=True)
         self._list.header().setSectionResizeMode(QHeaderView.ResizeMode.ResizeToContents)
         self.setView(self._list)
         self.setModel(self._items)

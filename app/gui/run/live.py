@@ -16,6 +16,7 @@ from app.gui.theme import GRID, Theme, tabular_font
 from app.gui.widgets.basic import (
     STRETCH,
     ElidedLabel,
+    Surface,
     button,
     make_column,
     make_row,
@@ -97,7 +98,7 @@ _BIG_PX, _SMALL_PX = 36, 20
 _PROGRESS_STEPS = 1000
 
 
-class LiveView(QWidget):
+class LiveView(Surface):
     """Shows a `LiveState`."""
 
     more_requested = Signal(int, tuple)
@@ -107,8 +108,6 @@ class LiveView(QWidget):
 
     def __init__(self, theme: Theme) -> None:
         super().__init__()
-        self.setProperty("role", "surface")
-        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.runs = RunTabs(theme)
         self.result: ResultView | None = None
         """The answer of the run's experiment, created when first needed."""
@@ -133,9 +132,7 @@ class LiveView(QWidget):
         self.evidence = EvidencePanel(theme)
         self._parts = QStackedWidget()
         self.badge.toggled.connect(lambda is_on: self._parts.setCurrentIndex(int(is_on)))
-        self._bar = QProgressBar()
-        self._bar.setRange(0, _PROGRESS_STEPS)
-        self._bar.setTextVisible(False)
+        self._bar = QProgressBar(maximum=_PROGRESS_STEPS, textVisible=False)
         self._bar.setAccessibleName("Progress of this phase")
         self.log_button = button("Show &log", "The worker's output, with the traceback", flat=True)
         self.anyway_button = button(

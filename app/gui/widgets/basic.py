@@ -12,7 +12,7 @@ from string import Template
 from typing import Final, TypeVar
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QAction, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
+from PySide6.QtGui import QAction, QFontDatabase, QKeyEvent, QMouseEvent, QPainter, QPaintEvent, QPixmap, QResizeEvent
 from PySide6.QtWidgets import (
     QBoxLayout,
     QComboBox,
@@ -20,7 +20,9 @@ from PySide6.QtWidgets import (
     QHBoxLayout,
     QLabel,
     QLayout,
+    QLineEdit,
     QMenu,
+    QPlainTextEdit,
     QPushButton,
     QSizePolicy,
     QStyle,
@@ -107,6 +109,27 @@ def toggle_button(text: str, help: str = "") -> QPushButton:
     toggle = button(text, help, small=True)
     toggle.setCheckable(True)
     return toggle
+
+
+class SearchLine(QLineEdit):
+    """A line for what is searched, with a button that clears it."""
+
+    def __init__(self, prompt: str, name: str = "") -> None:
+        super().__init__(placeholderText=prompt, clearButtonEnabled=True)
+        self.setAccessibleName(name or prompt)
+
+    def begin(self) -> None:
+        """Take the focus, so that what is typed replaces the last search."""
+        self.setFocus()
+        self.selectAll()
+
+
+def fixed_text(name: str) -> QPlainTextEdit:
+    """Return a view of text to read and copy, in letters of one width."""
+    view = QPlainTextEdit(readOnly=True)
+    view.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
+    view.setAccessibleName(name)
+    return view
 
 
 def add_choices(
@@ -204,6 +227,15 @@ class ElidedComboBox(QComboBox):
         painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
         painter.end()
+
+
+class Surface(QWidget):
+    """A part of the window with the background of a screen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setProperty("role", "surface")
+        self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
 
 
 class ChecksMenu(QMenu):
