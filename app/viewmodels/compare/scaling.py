@@ -121,7 +121,7 @@ def describe_cause(scaling: Scaling) -> str:
     reasons = {
         "data": (scaling.lost_data_ms, "waiting for training data from the host"),
         "communication": (scaling.lost.communication_ms, "exchanging gradients while nothing is computed"),
-        "launching": (scaling.lost.idle_ms, "while GPUs wait for the host. Larger batches or fewer launches give it time"),
+        "launching": (scaling.lost.idle_ms, "while GPUs wait for the host. Larger batches or fewer launches help"),
         "imbalance": (
             scaling.many.straggler_ms or 0.0,
             f"due to the slowest GPU, which computes {_share(scaling.many.imbalance or 0.0)} longer",
