@@ -88,7 +88,8 @@ def tree_hash(folder: Path) -> str:
 
 def test_a_script_runs_unmodified_with_its_own_steps(command: CommandLine, folder: Path) -> None:
     before = tree_hash(folder)
-    words = script_command(folder, "plain.py", "--scale", "--accumulate", "2", "--workers", "2", "{amp?--amp}")
+    options = ("--scale", "--accumulate", "2", "--workers", "2", "--evaluate", "20")
+    words = script_command(folder, "plain.py", *options, "{amp?--amp}")
     document = command.read("run", *SHORT, "-s", "amp=on", *words)
     ran = measured(document)
     assert (ran["device"], ran["precision"], ran["compile"]) == ("CPU", "bfloat16", "off")
@@ -100,7 +101,8 @@ def test_a_script_runs_unmodified_with_its_own_steps(command: CommandLine, folde
     assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
     assert "A step is a call of AdamW.step;" in notes(document)
     assert "waited for its loader in" in notes(document)
-    assert document["environment"]["script_command"].endswith("plain.py --scale --accumulate 2 --workers 2 --amp")
+    assert ", evaluation " in notes(document)
+    assert document["environment"]["script_command"].endswith(f"plain.py {' '.join(options)} --amp")
     assert tree_hash(folder) == before
     # Updates that its scaler skips are steps.
     skipped = int(notes(document).partition("A GradScaler skipped ")[2].partition(" ")[0].replace(",", ""))

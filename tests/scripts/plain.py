@@ -16,7 +16,14 @@ parser.add_argument("--workers", type=int, default=0)
 parser.add_argument("--no-effect", action="store_true")
 arguments = parser.parse_args()
 torch.set_num_threads(1)
-model = nn.Sequential(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
+
+
+class Net(nn.Sequential):
+    def eval(self):  # not PyTorch's own, as models of Transformers have it
+        return self.train(False)
+
+
+model = Net(nn.Linear(32, 64), nn.ReLU(), nn.Linear(64, 4))
 optimizer = torch.optim.AdamW(model.parameters(), 1e-3)
 scaler = torch.amp.GradScaler("cpu", backoff_factor=0.9999, enabled=arguments.scale)  # else the scale soon is 0
 data = TensorDataset(torch.rand(4096, 32), torch.randint(0, 4, (4096,)))

@@ -485,11 +485,12 @@ def _describe_process(settings: dict[str, Any], how: str) -> dict[str, Any]:
     environment = {"python": sys.version.partition(" ")[0]}
     devices = set()
     if torch is not None:
-        environment["pytorch"] = str(torch.__version__)
+        environment["pytorch"] = str(torch.__version__).partition("+")[0]
         if torch.cuda.is_initialized():
             devices |= {f"GPU:{torch.cuda.current_device()}"}
             environment["pytorch_cuda"] = str(torch.version.cuda)
-            environment["pytorch_cudnn"] = str(torch.backends.cudnn.version())
+            cudnn = torch.backends.cudnn.version() or 0
+            environment["pytorch_cudnn"] = f"{cudnn // 10_000}.{cudnn // 100 % 100}.{cudnn % 100}"
     if tensorflow is not None:
         environment["tensorflow"] = tensorflow.__version__
         devices |= {device.name for device in tensorflow.config.list_logical_devices("GPU")}

@@ -99,14 +99,14 @@ def _length(batch: Any, sampler: Any) -> int:
 def _of_module(module: Any) -> None:
     sizes: dict[int, int] = {}
 
-    def watched(model: Any) -> None:
-        if METER.on and METER.how:
+    def watched(model: Any, *_: Any) -> None:
+        if METER.on and METER.how and not model.training:
             if id(model) not in sizes:
                 sizes[id(model)] = sum(parameter.numel() for parameter in model.parameters())
             if 2 * sizes[id(model)] >= max(sizes.values()) > 0:
                 METER.interrupt("evaluation")
 
-    _hook(module.Module, "eval", watched)
+    _hook(module.Module, "train", watched, after=True)  # every `eval` calls it; some models have their own
 
 
 def _of_keras(module: Any) -> None:
