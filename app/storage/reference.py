@@ -24,13 +24,13 @@ from app.storage.transfer.import_export import import_runs
 from app.storage.transfer.progress import NO_PROGRESS, TransferProgress
 from app.values.records import REFERENCE_TAG
 from app.values.samples import HOST
-from workloads.catalog import FRAMEWORK
+from workloads.catalog import FRAMEWORKS
 
 FOLDER = RESOURCES / "reference"
 _FILES = "*.db.gz"
 """Gzipped databases, a quarter of their size; unpacking all takes a sixth of a second."""
 
-_VERSIONS = ("driver", FRAMEWORK.version_key, "keras", "cudnn_loaded")
+_VERSIONS = ("driver", *(framework.version_key for framework in FRAMEWORKS.values()), "keras", "cudnn_loaded")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
