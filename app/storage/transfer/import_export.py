@@ -240,15 +240,6 @@ class Exported:
 
 
 @dataclass(frozen=True, slots=True)
-class _SourceContents:
-    """The contents of a source file: existing runs, new ones, and the progress of the import."""
-
-    already: tuple[ExistingRun, ...]
-    new: tuple[SourceRun, ...]
-    counter: RowCounter
-
-
-@dataclass(frozen=True, slots=True)
 class _LocalRun:
     """A run of our database: its number, its annotations, and whether it is in the trash."""
 
@@ -271,13 +262,13 @@ def import_runs(database: Path, file: Path, progress: TransferProgress = NO_PROG
     _check_importable(database, source_file)
     with _scratch(database) as folder:
         staged = folder / "staged.db"
-        contents = _stage(source_file, staged, local_runs, progress)
-        runs, entries = _copy_staged(database, staged, contents, progress)
+        already, new, counter = _stage(source_file, staged, local_runs, progress)
+        runs, entries = _copy_staged(database, staged, counter, progress)
     return Imported(
         runs=runs,
-        already=contents.already,
-        unfinished=tuple(run.run for run in contents.new if not run.ended),
-        in_trash=tuple(run.run for run in contents.new if run.ended and run.deleted),
+        already=already,
+        unfinished=tuple(run.run for run in new if not run.ended),
+        in_trash=tuple(run.run for run in new if run.ended and run.deleted),
         seconds=time.monotonic() - started_s,
         entries=entries,
     )
@@ -365,12 +356,12 @@ def _check_importable(database: Path, source_file: SourceFile) -> None:
 
 
 def _stage(
-    source_file: SourceFile,
-    path: Path,
-    local_runs: Mapping[str, _LocalRun],
-    progress: TransferProgress,
-) -> _SourceContents:
-    """Read what will be imported into a private database, migrate it to the newest version, check every value."""
+    source_file: SourceFile, path: Path, local_runs: Mapping[str, _LocalRun], progress: TransferProgress
+) -> tuple[tuple[ExistingRun, ...], tuple[SourceRun, ...], RowCounter]:
+    """Read what will be imported into a private database, migrate it to the newest version, check every value.
+
+    Return the file's runs that exist here, those that are new, and the progress of the import.
+    """
     with contextlib.ExitStack() as private:
         with open_source(source_file, path.parent, progress) as source:
             version = schema_version(source, source_file)
@@ -393,7 +384,7 @@ def _stage(
         with translate_file_errors(source_file.path), interruptible(staged.conn, progress):
             migrations.apply(staged)
             check_values(staged.conn, source_file.path)
-    return _SourceContents(already, new, counter)
+    return already, new, counter
 
 
 @contextlib.contextmanager
@@ -407,7 +398,7 @@ def _scratch(database: Path) -> Iterator[Path]:
 
 
 def _copy_staged(
-    database: Path, staged: Path, contents: _SourceContents, progress: TransferProgress
+    database: Path, staged: Path, counter: RowCounter, progress: TransferProgress
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Copy the staged database into ours; return the new numbers of its runs and of its entries."""
     with contextlib.closing(open_database(database)) as db:
@@ -418,5 +409,5 @@ def _copy_staged(
                 [number for (number,) in db.execute(_NEW.format(table=table, order=order)).fetchall()]
                 for table, order in (("runs", "run"), ("queue", "place, entry"))
             )
-            copier = RunCopier(db.conn, "staged", contents.counter)
+            copier = RunCopier(db.conn, "staged", counter)
             return copier.copy(runs), copier.copy_entries(entries)
