@@ -1,6 +1,7 @@
-"""Keras without fit: two models by train_on_batch, and a function of TensorFlow that updates weights."""
+"""Keras without fit: two models by train_on_batch, and a function of TensorFlow that updates weights beside another."""
 
 import sys
+import threading
 
 import keras
 import numpy as np
@@ -19,6 +20,20 @@ def train(x: tf.Tensor, y: tf.Tensor) -> None:
     optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
 
 
+@tf.function
+def evaluate(x: tf.Tensor) -> tf.Tensor:
+    for _ in tf.range(1_000):
+        x = tf.sin(x)
+    return x
+
+
+def evaluate_always() -> None:
+    while True:
+        evaluate(x)
+
+
+if sys.argv[1] == "function":
+    threading.Thread(target=evaluate_always, daemon=True).start()
 while sys.argv[1] == "function":
     train(x, y)
 for model in models:

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
@@ -232,7 +233,8 @@ class Event:
     def __init__(self, *, enable_timing: bool) -> None:
         assert enable_timing
 
-    def record(self) -> None:
+    def record(self, stream: str) -> None:
+        assert stream == "of the clock's thread"
         self.at_ms = Event.times.pop(0)
 
     def synchronize(self) -> None:
@@ -246,6 +248,7 @@ def test_a_block_on_a_gpu_is_read_when_the_next_one_has_ended(
     meter: Any, worker: Worker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cuda = SimpleNamespace(is_initialized=lambda: True, Event=Event, synchronize=lambda: None)
+    cuda.current_stream = ["of another thread", "of the clock's thread"].pop
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="0"))
     # A block's end, then the next one's begin.
     Event.times, Event.waited = [0.0, 250.0, 250.0, 500.0, 500.0, 750.0, 751.0, 900.0, 900.0], []
@@ -282,14 +285,45 @@ def test_a_step_whose_batch_was_fetched_ahead_has_its_examples(meter: Any, worke
     assert [line["examples"] for line in worker.lines if line["type"] == "block"] == [8, 8]
 
 
+def in_threads(number: int, act: Callable[[], object]) -> None:
+    threads = [threading.Thread(target=act) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def test_what_other_threads_do_meanwhile_is_part_of_the_steps(meter: Any) -> None:
     meter.boundary("optimizer")
-    thread = threading.Thread(target=meter.interrupt, args=("evaluation",))
-    thread.start()
-    thread.join()
+    in_threads(1, lambda: meter.interrupt("evaluation"))
     assert not meter._interruptions
     meter.interrupt("evaluation")
     assert meter._interruptions == {"evaluation": (1, 1)}
+
+    def train() -> None:
+        meter.boundary("optimizer")
+        meter.interrupt("saving")
+
+    in_threads(1, train)
+    assert meter._interruptions["saving"] == (2, 1)
+
+
+def test_each_step_of_several_threads_is_in_one_block(
+    meter: Any, worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter.boundary("optimizer")
+    meter._state, meter._first_ns, meter._settings["warmup"] = "warm-up", 1, 1
+    monkeypatch.setitem(meter.boundary.__globals__, "_BLOCK_NS", 1)
+    seconds = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    in_threads(4, lambda: [meter.boundary("optimizer") for _ in range(200)])
+    sys.setswitchinterval(seconds)
+    meter._link.say(type="ending")
+    meter.on = False
+    worker.close()
+    blocks = [line for line in worker.lines if line["type"] == "block"]
+    assert [(block["first_step"], block["steps"]) for block in blocks] == [(step, 1) for step in range(799)]
+    assert all(before["end_ns"] <= after["start_ns"] for before, after in pairwise(blocks))
 
 
 def test_a_user_s_sitecustomize_runs_and_the_path_is_as_it_was(tmp_path: Path) -> None:

@@ -74,6 +74,7 @@ class _Clock:
         torch = sys.modules.get("torch")
         self._how = how
         self._torch = torch if torch is not None and torch.cuda.is_initialized() else None
+        self._stream = self._torch and self._torch.cuda.current_stream()  # events of two GPUs cannot be compared
         self.is_behind = self._torch is not None or any(module is not None for module in _used(how)[1:])
         self._last: Any = None
 
@@ -82,7 +83,7 @@ class _Clock:
             _synchronize(self._how)
             return _now()
         event = self._torch.cuda.Event(enable_timing=True)
-        event.record()
+        event.record(self._stream)
         if self._last is None:
             event.synchronize()
             self._last = event, _now()
@@ -142,23 +143,24 @@ class Steps:
         self._created.append(weakref.ref(optimizer))
 
     def stepped(self, optimizer: object, method: str = "step") -> None:
-        self.calls += 1
-        key = id(optimizer)
-        if key not in self._numbers:
-            self._take_in(optimizer, method)
-        number = self._numbers[key]
-        period = self.period
-        if not period:
-            self._look(number)
-        elif period[self._phase] != number:
-            self._changes += 1
-            self.period, self._calls, self._phase, self._first_ns = (), [number], 0, _now()
-            self._meter.restart()
-        elif self._phase + 1 < len(period):
-            self._phase += 1
-        else:
-            self._phase = 0
-            self._meter.boundary(self.how)
+        with self._meter.lock:
+            self.calls += 1
+            key = id(optimizer)
+            if key not in self._numbers:
+                self._take_in(optimizer, method)
+            number = self._numbers[key]
+            period = self.period
+            if not period:
+                self._look(number)
+            elif period[self._phase] != number:
+                self._changes += 1
+                self.period, self._calls, self._phase, self._first_ns = (), [number], 0, _now()
+                self._meter.restart()
+            elif self._phase + 1 < len(period):
+                self._phase += 1
+            else:
+                self._phase = 0
+                self._meter.boundary(self.how)
 
     def _take_in(self, optimizer: object, method: str) -> None:
         """Number an optimizer; one that is created anew, as for each fold, takes the number of a deleted one."""
@@ -221,7 +223,8 @@ class Meter:
         self._clock: Any = None
         self.on = True
         self._pid = os.getpid()
-        self.threads: set[int | None] = set()
+        self.lock = threading.RLock()
+        self._thread = 0
         self.how = ""
         self.epoch = _EPOCH
         self.optimizers, self.calls = Steps(self, "optimizer"), Steps(self, "call")
@@ -242,22 +245,24 @@ class Meter:
         self._interruptions: dict[str, tuple[int, int]] = {}
         self._pause: Any = None
         self._lost: dict[str, float] = {}
-        self._examples = 0
-        self._waited_ns = self._skipped = 0
+        self._examples = self._waited_ns = self._skipped = 0
         self._warm_from = self._measured_from = self._traced_from = 0
         self._profiler: Any = None
 
     def boundary(self, how: str, steps: int = 1) -> None:
-        """Record the end of a step, or of several."""
-        if not self.on:
-            return
-        if how != self.how and not self._is_first(how):
-            return
-        self._steps += steps
-        self._stepped_ns = _now()
-        self._countdown -= steps
-        if self._countdown <= 0:
-            self._decide()
+        """Record the end of a step, or of several. Thread: any."""
+        with self.lock:
+            if not self.on or (how != self.how and not self._is_first(how)):
+                return
+            self._steps += steps
+            self._stepped_ns, self._thread = _now(), threading.get_ident()
+            self._countdown -= steps
+            if self._countdown <= 0:
+                self._decide()
+
+    def is_training_thread(self) -> bool:
+        """Return whether the calling thread ended the last step, or is the main one."""
+        return threading.get_ident() in (self._thread, threading.main_thread().ident)
 
     def _is_first(self, how: str) -> bool:
         """Connect at the first step; return whether these hooks determine the steps. A marker outranks the others."""
@@ -275,7 +280,6 @@ class Meter:
             if os.getpid() != self._pid and (util := sys.modules.get("multiprocessing.util")):
                 util.Finalize(None, self.exit, exitpriority=0)  # its forked processes end without `atexit`
         self.how, self._warm_from = how, self._steps
-        self.threads = {threading.get_ident(), threading.main_thread().ident}
         return True
 
     def restart(self) -> None:
@@ -379,18 +383,19 @@ class Meter:
 
     def interrupt(self, reason: str) -> None:
         """Record an interruption, which is not part of a step, unless it occurs in most steps or in another thread."""
-        if not self.on or threading.get_ident() not in self.threads:
-            return
-        last, count = self._interruptions.get(reason, (-1, 0))
-        if last != self._steps:
-            count += 1
-            self._interruptions[reason] = self._steps, count
-        # An evaluation passes over its own loaders.
-        is_within = self._pause and self._pause[0] in (reason, "evaluation" if reason == _EPOCH else "")
-        if self._state == "measure" and not is_within and count <= _EACH_STEP * self._steps:
-            self._end_block(reason)
-            self._pause = reason, self._last_ns
-            self._countdown = 1
+        with self.lock:
+            if not self.on or not self.is_training_thread():
+                return
+            last, count = self._interruptions.get(reason, (-1, 0))
+            if last != self._steps:
+                count += 1
+                self._interruptions[reason] = self._steps, count
+            # An evaluation passes over its own loaders.
+            is_within = self._pause and self._pause[0] in (reason, "evaluation" if reason == _EPOCH else "")
+            if self._state == "measure" and not is_within and count <= _EACH_STEP * self._steps:
+                self._end_block(reason)
+                self._pause = reason, self._last_ns
+                self._countdown = 1
 
     def say_phase(self, phase: str) -> None:
         self._link.say(type="phase", phase=phase, t_ns=max(_now(), self._last_ns + 1))
@@ -460,14 +465,16 @@ class Meter:
         for steps in (self.optimizers, self.calls):
             if steps.calls and not self.how:  # too few to find their period, or another optimizer was never called
                 self.boundary(steps.how, steps.calls)
-        if self.on and self._link is not None:
-            self.on = False
-            if self._state == "measure":
-                self._end_block("the end")
-                self._end_measuring()
-            self._say_end("ended")
+        with self.lock:
+            if self.on and self._link is not None:
+                self.on = False
+                if self._state == "measure":
+                    self._end_block("the end")
+                    self._end_measuring()
+                self._say_end("ended")
 
     def forked(self) -> None:
+        self.lock = threading.RLock()  # a thread that is not in this process may have held the other
         self.on = self.on and self._link is None  # the process that claimed the measurement continues
 
 

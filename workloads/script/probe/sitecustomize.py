@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 METER: Any = None
-_CALLS: list[object] = []
+_CALLS: dict[int, list[object]] = {}
+"""The calls in progress, by their thread, that are steps if they update weights."""
 _TRAINING: set[int] = set()
 """The ids of functions whose calls updated weights."""
 _now = time.monotonic_ns
@@ -76,7 +77,7 @@ def _of_loader(module: Any) -> None:
             return advance(self)
         start_ns = _now()
         batch = advance(self)
-        METER.wait_ns += (_now() - start_ns) * (threading.get_ident() in METER.threads)
+        METER.wait_ns += (_now() - start_ns) * METER.is_training_thread()
         key = id(self._dataset)
         examples, batches = METER.seen.get(key, (0, 0))
         METER.seen[key] = examples + _length(batch, self._index_sampler), batches + 1
@@ -149,8 +150,11 @@ def _of_keras_model(module: Any) -> None:
 
 def _of_keras_optimizer(module: Any) -> None:
     def applied(optimizer: Any, *_: Any) -> None:
-        if _CALLS:  # once, where TensorFlow or JAX compiles what is called
-            _TRAINING.add(id(_CALLS[0]))
+        calls = _CALLS.get(threading.get_ident())
+        if not calls and type(threading.current_thread()).__module__.startswith("tensorflow."):  # of a replica
+            calls = next(filter(None, tuple(_CALLS.values())), None)
+        if calls:  # once, where TensorFlow or JAX compiles what is called
+            _TRAINING.add(id(calls[0]))
         else:
             METER.calls.stepped(optimizer, "apply")
 
@@ -163,12 +167,13 @@ def _hook_call(owner: Any, name: str) -> None:
 
     @functools.wraps(call)
     def called(self: Any, *args: Any, **kwargs: Any) -> Any:
-        _CALLS.append(self)
+        calls = _CALLS.setdefault(threading.get_ident(), [])
+        calls.append(self)
         try:
             result = call(self, *args, **kwargs)
         finally:
-            _CALLS.pop()
-        if not _CALLS and id(self) in _TRAINING:
+            calls.pop()
+        if not calls and id(self) in _TRAINING:
             METER.calls.stepped(self, name)
         return result
 
