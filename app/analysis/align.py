@@ -48,14 +48,14 @@ def interpolate_done(t_ns: Ints, blocks: BlockColumns, per_block: Ints) -> Float
 
 
 def combine(tracks: Sequence[TimeSeries], method: Combination) -> TimeSeries:
-    """Combine several devices into one curve at the first one's times.
+    """Combine several devices into one curve at the last one's times.
 
-    Each device contributes its latest earlier sample. If one has been silent for longer than `GAP_PERIODS` of its
-    periods, the result is NaN, because a sum needs all its parts.
+    Each device contributes its latest earlier sample: they are read in turn, so these are of one moment. If one has
+    been silent for longer than `GAP_PERIODS` of its periods, the result is NaN, because a sum needs all its parts.
     """
     if not tracks:
         return TimeSeries(np.empty(0, dtype=np.int64), np.empty(0))
-    base = with_gaps(tracks[0]).t_ns
+    base = with_gaps(tracks[-1]).t_ns
     values = np.stack([_latest_values(track, base) for track in tracks])
     if method == "max":
         return TimeSeries(base, values.max(axis=0))
