@@ -1,5 +1,6 @@
 """The verdict of a comparison, the same in window, report and terminal; tables show the rest."""
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -206,7 +207,7 @@ def _answer_on_two(ranked: Sequence[VariantResult]) -> Statement:
 def _way(ratio: Estimate) -> str:
     """Return the kind of statement for a ratio of at least 1."""
     if ratio.interval is None:
-        return "not sure"
+        return "no difference" if math.isclose(ratio.value, 1) else "not sure"
     return "effect" if decide(ratio) == "faster" else "no difference" if ratio.is_known else "not known"
 
 
@@ -366,7 +367,7 @@ def _energy(results: Sequence[VariantResult], ranked: Sequence[VariantResult]) -
         "more": names[nearest],
         "ratio": more[nearest],
         "count": 1 + len(more),
-        "rivals": sum(decide(ratio) == "no difference seen" for ratio in more.values()),
+        "rivals": sum(_way(ratio) in ("no difference", "not known") for ratio in more.values()),
         "example": group_example_word(least.runs),
     }
     return [Statement("energy", facts, _runs(ranked))]

@@ -92,4 +92,4 @@ def describe_ratio(estimate: Estimate | None, unit: Unit | None = None) -> str:
 
 
 def _signed(ratio: float) -> str:
-    return f"{'−' if ratio < 1 else '+'}{format_percent(abs(ratio - 1))}"
+    return "0" if math.isclose(ratio, 1) else f"{'−' if ratio < 1 else '+'}{format_percent(abs(ratio - 1))}"

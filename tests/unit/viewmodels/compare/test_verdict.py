@@ -102,6 +102,14 @@ def test_the_winner_of_two_comes_first_with_a_number_in_one_unit(
     assert ("%" in found.answer) != ("×" in found.answer)
 
 
+def test_of_two_that_are_equal_neither_is_ahead() -> None:
+    found = said(variant(1, [(1000.0, 20.0)], layout="NHWC"), variant(6, [(1000.0, 20.0)]))
+    assert [plain(sentence) for sentence in found.sentences[:2]] == [
+        "No difference seen between NHWC and NCHW (not yet sure).",
+        "No difference seen in energy per image (not yet sure).",
+    ]
+
+
 def test_of_two_that_are_too_noisy_repeats_would_tell_more_or_not() -> None:
     found = said(variant(1, [1000.0, 1600.0, 3000.0], layout="NHWC"), variant(6, [1100.0, 1900.0, 3400.0]))
     assert found.next_step == "With about 24 more repeats of each (12–92) the ratio would be known to ±\xa050\xa0%."
