@@ -379,10 +379,9 @@ _WIDEST_LOG = math.log1p(WIDEST_KNOWN)
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The spread `sd` between a variant's processes, from `runs` processes with `degrees` of freedom."""
+    """The spread `sd` between a variant's processes, from `runs` processes."""
 
     sd: float
-    degrees: int
     runs: int
 
 
@@ -407,7 +406,7 @@ def pooled_noise(variants: Iterable[Sequence[float]]) -> Noise | None:
     if degrees < 2:
         return None
     squares = sum(float(((group - group.mean()) ** 2).sum()) for group in logs)
-    return Noise(math.sqrt(squares / degrees), degrees, sum(map(len, logs)))
+    return Noise(math.sqrt(squares / degrees), sum(map(len, logs)))
 
 
 def resolution(sd: float, repeats: int, comparisons: int = 1) -> Resolution | None:

@@ -47,9 +47,6 @@ QUEUE = Table("queue", "entry")
 TRANSFERRED = (RUNS, DEVICES, *RUN_TABLES, *DEVICE_TABLES, EXPERIMENTS, EXPERIMENT_RUNS, QUEUE)
 """In the order in which rows can be inserted: referenced tables come first."""
 
-NOT_TRANSFERRED = ("settings", "filters", "calibrations", "run_words", "estimates")
-"""Tables that belong to one database or machine, or are computed from the runs."""
-
 
 @dataclass(frozen=True, slots=True)
 class Column:
