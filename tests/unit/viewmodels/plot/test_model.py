@@ -7,14 +7,6 @@ from app.viewmodels.plot.panels import TelemetryBuffer, device_panels
 from tests.unit.viewmodels.events import GPU_INVENTORY, samples
 
 
-def test_an_absent_value_is_a_gap_and_not_the_last_value() -> None:
-    series = LiveSeries()
-    series.append(0.0, 1.0)
-    series.append(1.0, None)
-    assert np.isnan(series.y[1])
-    assert series.last is None
-
-
 def test_silence_longer_than_three_periods_is_a_gap() -> None:
     series = LiveSeries()
     for n in range(20):
@@ -34,21 +26,6 @@ def test_a_slower_rate_is_learned() -> None:
     for n in range(1, 100):
         series.append(1.0 + n, 1.0)
     assert not np.isnan(series.y[-60:]).any()
-
-
-def test_what_has_no_period_has_no_silence() -> None:
-    series = LiveSeries(periodic=False)
-    for x in (0.0, 0.1, 0.2, 50.0):
-        series.append(x, 1.0)
-    assert not np.isnan(series.y).any()
-
-
-def test_a_late_point_is_dropped() -> None:
-    series = LiveSeries()
-    for x, y in ((0.0, 1.0), (1.0, 2.0), (0.5, 9.0)):
-        series.append(x, y)
-    assert series.x.tolist() == [0.0, 1.0]
-    assert series.last == 2.0
 
 
 def test_points_come_with_one_beyond_each_end() -> None:

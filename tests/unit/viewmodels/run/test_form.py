@@ -36,11 +36,6 @@ def field(form: VariantForm, name: str) -> Field:
     return next(field for field in form.state().fields if field.name == name)
 
 
-def test_defaults_follow_the_machine() -> None:
-    assert form_on(GPU_MACHINE).selection.spec.variant["implementation"] == "cudnn"
-    assert form_on(CPU_MACHINE).selection.spec.variant["implementation"] == "standard"
-
-
 def test_the_form_as_it_opens_can_run_on_a_machine_without_a_gpu(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,16 +76,6 @@ def test_a_lost_gpu_beside_others_does_not_send_runs_to_the_cpu() -> None:
 def refused(form: VariantForm) -> list[str]:
     """Return the fields of which every chosen value is struck through."""
     return [field.name for field in form.state().fields if all(each.reason for each in field.chosen)]
-
-
-def test_only_what_was_chosen_is_struck_through() -> None:
-    form = form_on(CPU_MACHINE, "cnn10")
-    precision = field(form, "precision")
-    assert any(option.reason for option in precision.options)
-    assert refused(form) == []
-    form.edit("precision", "tf32")
-    assert refused(form) == ["precision"], "what is as usual is not at fault"
-    assert "TF32" in (field(form, "precision").chosen[0].reason or "")
 
 
 def test_a_switch_that_cannot_be_turned_says_why() -> None:

@@ -171,12 +171,6 @@ def test_a_device_that_vanishes_is_named() -> None:
     assert moment.time == pytest.approx(16.0)
 
 
-def test_silence_of_a_device_is_a_gap() -> None:
-    model = LiveModel()
-    handle_all(model, (GPU_INVENTORY, started(GPU_INVENTORY), *samples(0, 2), *samples(9, 10)))
-    assert np.isnan(panel(model.state(), "power_mw").curves[0].y).sum() == 1
-
-
 def test_the_last_seconds_of_a_long_run_can_be_followed_on_an_axis_that_stands_still() -> None:
     model = model_in_a_run(until=90.0)
     model.follow("30 s")

@@ -122,15 +122,6 @@ def test_one_that_can_run_has_nothing_to_be_compared_with() -> None:
     assert form.state().problem.startswith("Only one of these 2 combinations can run here")
 
 
-def test_reasons_that_differ_in_numbers_alone_are_one_line() -> None:
-    form = form_on(TWO_GPUS, "cnn10")
-    form.edit("gpus", 1, 2)
-    form.type("batch_size", "64, 65, 67, 69, 128")
-    (group,) = form.state().refused
-    assert group.count == 3
-    assert group.values == "2 GPUs with Batch size 65 / Batch size 67 / Batch size 69"
-
-
 def test_the_first_value_is_the_baseline_until_another_is_chosen() -> None:
     form = form_on(ONE_GPU, "cnn10")
     form.edit("layout", "NHWC", "NCHW")
@@ -173,17 +164,6 @@ def test_on_cpu_and_gpu_all_else_is_as_the_form_shows_it() -> None:
     assert (on_gpu.variant["gpus"], on_cpu.variant["gpus"]) == (1, 0)
     assert {**on_cpu.variant, "gpus": 1} == on_gpu.variant == form.selection.spec.variant
     assert by_command(form, ONE_GPU) == [on_gpu, on_cpu]
-
-
-def test_cards_are_listed_with_semicolons_here_and_in_the_command() -> None:
-    form = form_on(TWO_GPUS, "cnn10")
-    form.type("devices", "0; 1")
-    assert plan_values(form, "devices") == ["0", "1"]
-    assert "-s 'devices=0;1'" in form.selection.command()
-    assert by_command(form, TWO_GPUS) == list(form.selection.plan().variants)
-    form.edit("gpus", 2)
-    form.type("devices", "0,1; 1,0")
-    assert plan_values(form, "devices") == ["0,1", "1,0"]
 
 
 def test_what_is_typed_stays_as_it_was_typed_and_an_empty_field_has_its_default() -> None:

@@ -3,7 +3,7 @@
 import pytest
 
 from app.viewmodels.run.selection import describe_invalid, format_value, format_values, parse_values
-from workloads.catalog import MAX_VARIANTS, UsageError, workload
+from workloads.catalog import MAX_VARIANTS, workload
 from workloads.protocol import Value
 
 LSTM = workload("lstm")
@@ -63,8 +63,3 @@ def test_a_number_is_written_with_all_its_digits() -> None:
     parameter = LSTM.parameter("seconds")
     for value in (1200.25, 86399.5, 0.1):
         assert parse_values(parameter, format_value(parameter, value)) == (value,)
-
-
-def test_the_command_line_takes_ranges_too() -> None:
-    with pytest.raises(UsageError, match="must be from 1 to"):
-        parse_values(LSTM.parameter("batch_size"), "0..8")
