@@ -13,7 +13,9 @@ KernelClass = Literal[
     "gemm",
     "convolution",
     "rnn",
+    "attention",
     "batch_norm",
+    "layer_norm",
     "pooling",
     "reduction",
     "pointwise",
@@ -51,6 +53,11 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
         "cuDNN's recurrent kernels; PyTorch's cells; TensorFlow's CudnnRNN and block LSTM operations (lstm_ops_gpu)",
     ),
     _ClassPattern(
+        "attention",
+        re.compile(r"sdpa|fmha|(?i:flash_?(attn|fwd|bwd))|attention|dot_do_o|convert_dq"),
+        "cuDNN's scaled dot product attention, FlashAttention's, CUTLASS's (fmha), with sums and casts of its gradient",
+    ),
+    _ClassPattern(
         "convolution",
         re.compile(r"fprop|dgrad|wgrad|[Cc]onv(?=ol|[A-Z\d]|_kernel|_general)|^Conv$|cudnn-conv|[a-z0-9]cudnn_|winograd|fft2d|flip_filter"),
         "cuDNN and CUTLASS name the forward pass fprop and the gradients dgrad, wgrad; scudnn, s1688cudnn: cuDNN's own;"
@@ -60,6 +67,11 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
         "batch_norm",
         re.compile(r"\bbn_(fw|bw)_|[bB]atch_?[nN]orm"),
         "cuDNN's bn_fw_tr_…, bn_bw_…; TensorFlow's FusedBatchNorm; XLA makes it of reductions and point-wise kernels",
+    ),
+    _ClassPattern(
+        "layer_norm",
+        re.compile(r"(?i:(layer|rms|group)_?norm)|GammaBeta|RowwiseMoments|ComputeFusedParams"),
+        "PyTorch's layer, RMS and group norms, with the gradients of weights and biases (GammaBetaBackward)",
     ),
     _ClassPattern(
         "pooling",
@@ -80,7 +92,7 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
         "reduction",
         re.compile(
             r"(Row|Column|Block|Segmented|Device)Reduce|reduce_1Block|CleanupSegments|TensorReductionOp|BiasAdd_?Grad|BiasGrad"
-            r"|[sS]oftmax|NormalizedProb|(^|_)reduce(?!_precision)(_\w+)?_fusion|^(wrapped_)?reduce[._\d]*$"
+            r"|[sS]oft[mM]ax|NormalizedProb|(^|_)reduce(?!_precision)(_\w+)?_fusion|^(wrapped_)?reduce[._\d]*$"
             r"|^_?(Mkl)?(Sum|Mean|Max|Min|Prod|ArgMax|ArgMin|All|Any|L2Loss)$"
             r"|at::native::reduce_kernel|^triton_(red|per)_|^aten::(sum|mean|max|_log_softmax|nll_loss)|nll_loss|mse_loss"
         ),
@@ -112,6 +124,9 @@ _CLASS_PATTERNS: tuple[_ClassPattern, ...] = (
     ),
 )  # fmt: skip
 
+PRODUCTS: tuple[KernelClass, ...] = ("gemm", "convolution", "rnn", "attention")
+"""The classes that do the main work."""
+
 _TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
     _TensorCorePattern(True, re.compile(r"tensorop|MmaTensorOp"), "CUTLASS: the operator class tensorop"),
     _TensorCorePattern(False, re.compile(r"simt"), "CUTLASS: the operator class simt, on CUDA cores"),
@@ -124,6 +139,11 @@ _TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
         "the shape of a matrix instruction (PTX ISA, mma: m8n8k4, m16n8k8, m16n8k16 …), as in s1688gemm",
     ),
     _TensorCorePattern(True, re.compile(r"[hig]mma|tensor\d+x\d+x\d+"), "the instructions HMMA, IMMA, (W)GMMA"),
+    _TensorCorePattern(
+        True,
+        re.compile(r"sdpa|(?i:flash_?(attn|fwd|bwd))|fmha_cutlass[FB]_b?f16"),
+        "cuDNN's attention and FlashAttention, for 16 bits and fewer; CUTLASS's name the type",
+    ),
     _TensorCorePattern(False, re.compile(r"ffma"), "the CUDA cores' instruction FFMA"),
     _TensorCorePattern(
         True,
@@ -144,10 +164,10 @@ _TENSOR_CORE_PATTERNS: tuple[_TensorCorePattern, ...] = (
 
 _AUXILIARY = re.compile(
     r"(?i)elem(ent)?wise|rearrangement|initialize|lstm_gates|splitKreduce|reduceSplitK|split_k_kernel|reduce_wgrad"
-    r"|init_device_workspace|winograd_nonfused"
+    r"|init_device_workspace|winograd_nonfused|dot_do_o|convert_dq"
 )
 """cuDNN's and TensorFlow's kernels for the gates of a recurrent layer; the sum of a product that cuBLAS, CUTLASS or
-cuDNN split; cuDNN's preparation of a convolution."""
+cuDNN split; cuDNN's preparation of a convolution; sums and casts of attention's gradient."""
 
 
 @lru_cache(maxsize=16_384)
@@ -159,12 +179,12 @@ def merging_compiler(name: str) -> str:
     """Return the compiler that fused operations into a kernel of that name, `XLA` or `Inductor`; "" for none."""
     if name.startswith(("triton_poi_", "triton_per_", "triton_red_")):
         return "Inductor"
-    return "XLA" if "fusion" in name else ""
+    return "XLA" if "fusion" in name and "::" not in name else ""  # unlike cudnn::fusion
 
 
 def makes_products(name: str) -> bool:
     """Return whether a kernel computes matrix products or convolutions, rather than preparing or finishing them."""
-    return classify(name) in ("gemm", "convolution", "rnn") and _AUXILIARY.search(name) is None
+    return classify(name) in PRODUCTS and _AUXILIARY.search(name) is None
 
 
 @lru_cache(maxsize=16_384)

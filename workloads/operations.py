@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from workloads.kernels import KernelClass, classify
+from workloads.kernels import PRODUCTS, KernelClass, classify
 
 CLUSTER = "XlaCluster"
 """The type of a call into compiled code, whatever the name of the call."""
@@ -15,7 +15,6 @@ _TYPE_PREFIX = re.compile(r"^_?(Mkl)?(Native)?(Fused)?(?=[A-Z])")
 _SPATIAL = re.compile(r"Conv2D|BatchNorm|Pool")
 _PYTHON_CALLS = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 """tf.numpy_function, stateless or not, and tf.py_function: tensorflow/core/ops/script_ops.cc."""
-_PRODUCTS: tuple[KernelClass, ...] = ("gemm", "convolution", "rnn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +55,7 @@ class Op:
     @property
     def is_product(self) -> bool:
         """Return whether it is, or contains, the matrix products or convolutions that do the main work."""
-        return self.kind in _PRODUCTS
+        return self.kind in PRODUCTS
 
     @property
     def is_spatial(self) -> bool:

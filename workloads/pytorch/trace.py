@@ -33,6 +33,11 @@ _PRODUCTS = frozenset(
     for name in (
         *("convolution", "mm", "addmm", "bmm", "baddbmm", "_cudnn_rnn", "mkldnn_rnn_layer"),
         *("convolution_backward", "_cudnn_rnn_backward"),
+        *(
+            f"_scaled_dot_product_{kind}{backward}"
+            for kind in ("cudnn_attention", "efficient_attention", "flash_attention", "flash_attention_for_cpu")
+            for backward in ("", "_backward")
+        ),
     )
 )
 _SPATIAL = frozenset(

@@ -41,7 +41,9 @@ KERNEL_CLASSES: dict[KernelClass, tuple[str, int]] = {
     "gemm": ("GEMM", 0),
     "convolution": ("convolution", 1),
     "rnn": ("RNN", 2),
+    "attention": ("attention", 2),
     "batch_norm": ("batch norm", 8),
+    "layer_norm": ("layer norm", 8),
     "pooling": ("pooling", 9),
     "reduction": ("reduction", 10),
     "pointwise": ("point-wise", 3),
@@ -50,7 +52,7 @@ KERNEL_CLASSES: dict[KernelClass, tuple[str, int]] = {
     "communication": ("communication", 6),
     "other": ("other", 7),
 }
-"""The name of each class, and the index of its colour (`Palette.kernel_class`)."""
+"""The name of each class, and the index of its colour (`Palette.kernel_class`); a network rarely has two of one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -211,7 +211,7 @@ def of(experiment: int, workload: str, **settings: Value) -> Callable[[RunRow], 
     """Return what chooses the reference runs of a workload with these settings."""
 
     def is_chosen(row: RunRow) -> bool:
-        has_settings = all(row.spec.variant[name] == value for name, value in settings.items())
+        has_settings = all(row.spec.variant.get(name) == value for name, value in settings.items())
         return row.experiments == (experiment,) and row.spec.workload == workload and has_settings
 
     return is_chosen
