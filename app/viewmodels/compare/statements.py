@@ -507,7 +507,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
         f"{v.figures.ms(v.figures.baseline_ms)} {v.figures.per}. Which operations make up the difference is not known: "
         "on the CPU several run at once, and tracing slows them."
     ),
-    "same": lambda v: f"{_painted(v.first, begins=True)} and {_painted(v.base)} do not differ significantly.",
+    "same": lambda v: f"Steps of {_painted(v.first)} and {_painted(v.base)} do not differ significantly.",
     "same_single": lambda v: (
         f"{_painted(v.first, begins=True)} and {_painted(v.base)} differ no more than runs of one variant do."
     ),

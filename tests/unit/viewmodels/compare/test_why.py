@@ -68,7 +68,7 @@ def test_of_equally_fast_variants_the_sentence_says_what_their_speed_hides(refer
     nhwc, nchw = (runs_with(reference, "wrn28-10", batch_size=128, layout=layout) for layout in ("NHWC", "NCHW"))
     page = view(nhwc, nchw)
     assert plain(page.sentence) == (
-        "NCHW and NHWC do not differ significantly. The first saves 3.17 ms in convolutions. "
+        "Steps of NCHW and NHWC do not differ significantly. The first saves 3.17 ms in convolutions. "
         "The first loses 2.55 ms in GEMM and 1.11 ms in transposes. "
         "Nearly all of that in GEMM is one kernel without tensor cores."
     )
