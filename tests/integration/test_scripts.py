@@ -193,7 +193,8 @@ ENDINGS = {
     "SIGKILL": "The command ended with signal 9 (Killed, often because memory ran out) before its steps could be",
     "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
     "_exit": "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch,",
-    "hang": "The script completed no further step for 6 s, and was ended; see its log.",
+    "hang": "The script completed no further step for 6 s, and was ended; see its log. If a step takes longer, set "
+    "first_step_limit=12.",
 }
 
 
@@ -203,6 +204,11 @@ def test_an_early_end_is_one_sentence(command: CommandLine, folder: Path, end: s
     document = command.read("run", *SHORT, "-s", "first_step_limit=6", *words, status=1)
     assert document["outcome"] == "failed"
     assert document["reason"].startswith(ENDINGS[end])
+
+
+def test_slow_steps_count_as_progress_during_the_warm_up(command: CommandLine, folder: Path) -> None:
+    limits = ("-s", "seconds=0.6", "-s", "warmup_steps=4", "-s", "first_step_limit=3")
+    measured(command.read("run", "-s", "gpus=0", *limits, *script_command(folder, "steps.py", "--ms", "1200")))
 
 
 def test_the_first_process_that_trains_for_long_is_measured(command: CommandLine, folder: Path) -> None:

@@ -72,11 +72,6 @@ _NO_STEP = {
     "it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
 }
 """By whether the probe was imported: why no step was observed."""
-_TOO_LATE = {
-    False: "Within {limit_s:g} s no step ended. {no_step} If a step takes longer, set first_step_limit=600.",
-    True: "The script completed no further step for {limit_s:g} s, and was ended; see its log.",
-}
-"""By whether a step was observed: why the command was stopped."""
 _CHANGED = (
     "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
     f"before, with warmup_steps={{more}}, or name {_LOOP}."
@@ -206,10 +201,11 @@ class ScriptRun:
                 if self._stopped():
                     return "stopped"
                 if now_s - heard_s > limit_s:
-                    late = _TOO_LATE[bool(self._phases)].format(
-                        limit_s=limit_s, no_step=_NO_STEP[self._loaded.exists()]
-                    )
-                    return "" if self._ending and self._blocks else late
+                    late = f"Within {limit_s:g} s no step ended. {_NO_STEP[self._loaded.exists()]}"
+                    if self._phases:
+                        late = f"The script completed no further step for {limit_s:g} s, and was ended; see its log."
+                    longer = f"If a step takes longer, set first_step_limit={2 * limit_s:g}."
+                    return "" if self._ending and self._blocks else f"{late} {longer}"
                 if now_s - alive_s > _ALIVE_S:
                     alive_s = now_s
                     self._report(EnvironmentInfo(environment={}))
@@ -229,7 +225,7 @@ class ScriptRun:
             return
         self._blocks += isinstance(message, Block)
         if isinstance(message, PhaseStarted):
-            if message.phase in self._phases:  # of the process before, which trained too little
+            if message.phase in self._phases:  # again, or of the process before, which trained too little
                 return
             self._phases.add(message.phase)
         self._report(message)

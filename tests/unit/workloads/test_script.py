@@ -200,6 +200,13 @@ def test_a_critic_alone_for_long_is_a_step_by_itself(meter: Any) -> None:
     assert meter._steps == 306
 
 
+def test_three_slow_calls_are_steps_and_the_second_is_heard(meter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(meter.boundary.__globals__, "_ALONE_NS", 0)
+    assert steps_of(meter, "A") == 0
+    assert meter.how == "optimizer"
+    assert steps_of(meter, "AA") == 3
+
+
 def test_calls_too_few_for_a_pattern_are_steps_at_the_end(meter: Any, worker: Worker) -> None:
     assert steps_of(meter, "AAAAA") == 0
     meter.exit()

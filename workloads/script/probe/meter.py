@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _BLOCK_NS = 250_000_000
 _GROWTH = 4
 _LEAST_WARMUP_NS = 500_000_000
+_BEAT_NS = 1_000_000_000
+"""How often the worker hears at most that steps end, where none is measured."""
 _LEAST_CALLS, _MOST_CALLS = 6, 3_000
 """The calls of optimizers within which a period must appear."""
 _MOST_ALONE, _ALONE_NS = 300, 20_000_000_000
@@ -185,15 +187,17 @@ class Steps:
         self._first_ns = self._first_ns or _now()
         if len(calls) > _MOST_CALLS:
             self._changes = _MOST_CHANGES + 1
-        if len(calls) < _LEAST_CALLS:
+        is_slow = _now() - self._first_ns >= _ALONE_NS
+        if is_slow:
+            self._meter.boundary(self.how, 0)  # the worker hears of it, before a step is recognised
+        if len(calls) < _LEAST_CALLS and (not is_slow or self._waits_for_another(calls)):
             return
         is_long = len(calls) >= _MOST_ALONE and not self._changes  # else epochs may alternate
-        is_alone = is_long or _now() - self._first_ns >= _ALONE_NS
         for length in range(1, len(calls) // 3 + 1):
             if calls[-1 - length] != number:
                 continue
             period = calls[-length:]
-            if calls[-3 * length :] == 3 * period and (is_alone or not self._waits_for_another(period)):
+            if calls[-3 * length :] == 3 * period and (is_long or is_slow or not self._waits_for_another(period)):
                 self.period = tuple(period)
                 self._meter.boundary(self.how, min(calls.count(key) // period.count(key) for key in period))
                 return
@@ -235,7 +239,7 @@ class Meter:
         self._state = "warm-up"
         self._countdown = 1
         self._block_steps = 1
-        self._first_ns = self._compiled_ns = self._stepped_ns = 0
+        self._first_ns = self._compiled_ns = self._stepped_ns = self._said_ns = 0
         self._compiled = 0
         self._steps = self._all_steps = 0
         self._block: Any = None
@@ -290,6 +294,8 @@ class Meter:
 
     def _decide(self) -> None:
         self._countdown = 1
+        if self._state != "measure" and _now() - self._said_ns > _BEAT_NS:
+            self.say_phase("warmup")  # again, which shows that steps end
         if self._state == "warm-up":
             self._warm_up()
         elif self._state == "measure":
@@ -398,6 +404,7 @@ class Meter:
                 self._countdown = 1
 
     def say_phase(self, phase: str) -> None:
+        self._said_ns = _now()
         self._link.say(type="phase", phase=phase, t_ns=max(_now(), self._last_ns + 1))
 
     def _begin_trace(self) -> None:
@@ -463,7 +470,7 @@ class Meter:
     def exit(self) -> None:
         """Report that the program ends early."""
         for steps in (self.optimizers, self.calls):
-            if steps.calls and not self.how:  # too few to find their period, or another optimizer was never called
+            if steps.calls and not self._steps:  # too few to find their period, or another optimizer was never called
                 self.boundary(steps.how, steps.calls)
         with self.lock:
             if self.on and self._link is not None:

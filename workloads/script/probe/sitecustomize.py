@@ -241,12 +241,6 @@ def _items(iterable: Iterable[Any]) -> Iterator[Any]:
         METER.boundary("marker")
 
 
-def _test(value: Any) -> Any:
-    """End a step, then return the condition of a loop."""
-    METER.boundary("marker")
-    return value
-
-
 def _run_hidden() -> None:
     spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
     if spec is not None and spec.loader is not None:
@@ -263,7 +257,8 @@ def _start(settings: dict[str, Any]) -> None:
     if os.access(os.path.dirname(settings["socket"]), os.W_OK):  # noqa: PTH120 - as above; not so for another user
         os.close(os.open(f"{settings['socket']}.loaded", os.O_CREAT, 0o600))  # shows the worker that a probe is active
     marker: Any = types.ModuleType("variantscope", "Marks the end of a step for VariantScope.")
-    marker.step, marker.items, marker.test = (lambda: METER.boundary("marker")), _items, _test
+    marker.step, marker.items = (lambda: METER.boundary("marker")), _items
+    marker.test = lambda condition: METER.boundary("marker") or condition
     sys.modules["variantscope"] = marker
     sys.meta_path.insert(0, _Finder({**_LOADERS, **({} if settings["loop"] else _STEPS)}))
     os.register_at_fork(after_in_child=METER.forked)
