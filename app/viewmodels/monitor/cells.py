@@ -196,11 +196,6 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
     values, state = readings.values(), readings.state(device)
     name = f"{device_title(device)} · {short_gpu_name(device.name)}"
     label = f"{host.title} · {name}" if with_host else name
-    totals = {
-        "load_pct": 100.0,
-        "power_mw": values.get("power_limit_mw"),
-        "memory_bytes": float(device.memory_total_bytes or 0) or None,
-    }
     cells: dict[str, Cell] = {
         DEVICE: Cell(text=label, key=device.index, tooltip=f"{host.title}\n{device.name}\n{device.device}"),
         STATE: Cell(text=state.reason or state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
@@ -208,9 +203,10 @@ def device_cells(host: MonitoredHost, device: Device, courses: Courses, *, with_
     }
     for key in MONITOR_FIELDS:
         value = values.get(key)
-        text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, totals.get(key))
-        course = courses.of(host, [device], key, totals[key]) if key in _COURSES and value is not None else None
-        cells[key] = _figure_cell(key, text, value, totals.get(key), course, is_current=readings.is_current)
+        total = _capacity(host, [device], key)
+        text = IMPLAUSIBLE if key in readings.implausible else _figure(key, value, total)
+        course = courses.of(host, [device], key, total) if key in _COURSES and value is not None else None
+        cells[key] = _figure_cell(key, text, value, total, course, is_current=readings.is_current)
     return tuple(cells[key] for key in TABLE_COLUMNS)
 
 
@@ -228,19 +224,23 @@ def host_cells(host: MonitoredHost, courses: Courses, *, is_folded: bool) -> tup
         STATE: Cell(text=state.text, symbol=state.symbol, tone=state.tone, tooltip=state.reason),
         PROCESSES: _users_cell(host),
     }
-    totals = {
-        "power_mw": combine("power_mw", [host.value(device, "power_limit_mw") for device in devices]),
-        "memory_bytes": combine("memory_bytes", [device.memory_total_bytes for device in devices]),
-        "load_pct": 100.0,
-    }
     for key in MONITOR_FIELDS:
-        value = host.total(key)
-        text = _figure(key, value, totals.get(key))
+        value, counted = host.total(key), [device for device in devices if host.value(device, key) is not None]
+        total = _capacity(host, counted, key)
         has_course = has_link and key in _COURSES and value is not None
-        per_device = totals[key] if key == "load_pct" else (totals.get(key) or 0) / max(1, len(devices)) or None
+        per_device = total / len(counted) if total and key != "load_pct" else total
         course = courses.of(host, devices, key, per_device) if has_course else None
-        cells[key] = _figure_cell(key, text, value, totals.get(key), course)
+        cells[key] = _figure_cell(key, _figure(key, value, total), value, total, course)
     return tuple(cells[key] for key in TABLE_COLUMNS)
+
+
+def _capacity(host: MonitoredHost, devices: Sequence[Device], key: str) -> float | None:
+    """Return how much of a field devices can have together; None if that is unknown for one."""
+    if key == "power_mw":
+        limits = [host.readings_of(device.device).values().get("power_limit_mw") for device in devices]
+    else:
+        limits = [{"load_pct": 100.0, "memory_bytes": device.memory_total_bytes}.get(key) for device in devices]
+    return combine(key, limits) if all(limits) else None
 
 
 def host_state(host: MonitoredHost) -> DeviceState:

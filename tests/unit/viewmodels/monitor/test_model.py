@@ -144,6 +144,15 @@ def test_figures_of_earlier_are_faint_and_do_not_count_in_sums() -> None:
     load = model.cells(RowKey("", "GPU-0"))[2]
     assert (load.text, load.tone) == (f"97{NBSP}%", "quiet")
     assert row(model, RowKey(""))["power_mw"] == "100 W"
+    assert row(model, RowKey(""))["memory_bytes"] == "1.0 of 140 GiB"
+
+
+def test_a_sum_is_of_a_total_where_every_device_in_it_has_one() -> None:
+    model, _ = model_of(machine(2))
+    model.handle(sample("GPU-0", power_mw=600_000, power_limit_mw=700_000))
+    assert row(model, RowKey(""))["power_mw"] == "600 of 700 W"
+    model.handle(sample("GPU-1", power_mw=200_000))
+    assert row(model, RowKey(""))["power_mw"] == "800 W"
 
 
 def test_a_click_on_a_column_sorts_within_hosts_or_over_all_and_the_third_ends_it() -> None:
