@@ -177,14 +177,12 @@ def busy_share(run: StoredRun) -> float | None:
 
 
 def imbalance(devices: Sequence[DeviceTime]) -> float | None:
-    """Return how much longer the slowest device computes than the fastest, as a share of the mean; None below two.
+    """Return how much longer the slowest device computes than the fastest, as a share of that one; None below two.
 
     Only computing counts: a device waits for another inside its communication kernel, and looks busy.
     """
     times = [device.compute_ns for device in devices]
-    if len(times) < 2 or not sum(times):
-        return None
-    return (max(times) - min(times)) * len(times) / sum(times)
+    return max(times) / min(times) - 1 if len(times) > 1 and min(times) else None
 
 
 def straggler_ms(devices: Sequence[DeviceTime], steps: int) -> float:

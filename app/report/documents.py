@@ -54,7 +54,7 @@ def evidence_document(run: StoredRun) -> dict[str, Any] | None:
     """Return a run's evidence; None without any.
 
     `busy_share` is the share of the measured step in which a kernel ran on a GPU. The times of `devices` cover the
-    traced steps; `imbalance` is how much longer the slowest computes, as a share of the mean.
+    traced steps; `imbalance` is how much longer the slowest computes than the fastest, as a share.
     """
     if (evidence := run.evidence) is None:
         return None

@@ -214,7 +214,7 @@ def test_several_devices_have_a_row_each_and_one_has_none() -> None:
     first, slow = ([text.replace(NBSP, " ") for text in row[1:]] for row in shown.devices)
     assert first == ["27.5 ms", "20.0 ms", "6.50 ms", "0.973 ms", "100"], "of the measured step, 27.47 ms"
     assert slow[1:3] == ["26.0 ms", "0.500 ms"]
-    assert shown.imbalance == f"The slowest, GPU:1, computes 26.1{NBSP}% longer than the fastest."
+    assert shown.imbalance == f"The slowest, GPU:1, computes 30.0{NBSP}% longer than the fastest."
     assert (view(ONE[0].evidence).devices, view(ONE[0].evidence).imbalance) == ((), "")
 
 
