@@ -19,7 +19,7 @@ from workloads.catalog import FRAMEWORKS, Machine
 from workloads.errors import RefusedError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, ExportModel, OutputDifference, TryWeights
 from workloads.jobs import perform
-from workloads.protocol import RunSpec, Source, Value
+from workloads.protocol import Evidence, RunSpec, Source, Value
 from workloads.training import Task
 
 Settings = Mapping[str, Value]
@@ -62,6 +62,44 @@ def task_of(spec: RunSpec, source: Source | None = None) -> Task:
     backend = load_backend(str(spec.variant["framework"]))
     backend.import_framework(())
     return backend.build_task(spec, source)
+
+
+def collected(spec: RunSpec, task: Task | None = None, *, traced: bool = True) -> Evidence:
+    """Collect the evidence of a task as a worker does; without one, of the spec's own."""
+    task = task or task_of(spec)
+    collector = load_backend(str(spec.variant["framework"])).make_collector(spec, task)
+    collector.start()
+    assert collector.evidence() is None, "nothing is known before the first step"
+    task.fetch(task.step())
+    collector.first_step_done()
+    if traced:
+        collector.trace()
+    collector.inspect()
+    return present(collector.evidence())
+
+
+def assert_traced(evidence: Evidence, product: str) -> None:
+    """Check that a trace of one device has kernels, and one that is such a product."""
+    assert evidence.timeline is not None
+    (times,) = evidence.devices
+    assert 0 < times.busy_ns <= times.span_ns
+    assert {kernel.kind for kernel in evidence.kernels} >= {"pointwise", product}
+
+
+CASES: list[tuple[str, Settings]] = [
+    ("lstm", {"bidirectional": True}),
+    ("lstm", {"bidirectional": True, "sequence_lengths": "left_padded"}),
+    ("gru", {"bidirectional": True, "outputs": "all", "sequence_lengths": "right_padded"}),
+    ("gru", {"outputs": "all", "sequence_lengths": "left_padded", "mode": "inference"}),
+    ("gru", {"activation": "relu"}),
+    ("cnn10", {"layout": "NHWC"}),
+    ("cnn10", {"layout": "NHWC", "pooling": "strided", "bias": True}),
+    ("cnn10", {"layout": "NHWC", "pooling": "max"}),
+    ("wrn28-10", {"layout": "NHWC"}),
+    ("cnn10", {"layout": "NHWC", "mode": "inference"}),
+    ("gru", {"mode": "inference"}),
+]
+"""Variants that both frameworks compute as TensorFlow does."""
 
 
 def assert_answers_as_trained(spec: RunSpec, path: Path, tensorflow: TensorflowProcess) -> None:

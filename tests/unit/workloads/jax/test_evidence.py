@@ -4,35 +4,16 @@ from collections.abc import Mapping
 
 import pytest
 
-from tests.evidence_runs import spec_of
-from tests.present import present
-from tests.unit.workloads.test_frameworks import task_of
+from tests.unit.workloads.jax.test_jax import in_jax
+from tests.unit.workloads.test_frameworks import assert_traced, collected, task_of
 from workloads.jax import evidence, models, steps
-from workloads.jax.backend import JaxBackend
 from workloads.jax.evidence import decode_program
 from workloads.operations import Op
-from workloads.protocol import Evidence, RunSpec, Value
+from workloads.protocol import RunSpec, Value
 from workloads.xla import program_ops
 
 Settings = Mapping[str, Value]
 pytestmark = pytest.mark.usefixtures("restored_variables")
-
-
-def in_jax(workload: str, **settings: Value) -> RunSpec:
-    return spec_of(workload, framework="jax", **settings)
-
-
-def collected(spec: RunSpec, *, traced: bool = True) -> Evidence:
-    task = task_of(spec)
-    collector = JaxBackend().make_collector(spec, task)
-    collector.start()
-    assert collector.evidence() is None, "nothing is known before the first step"
-    task.fetch(task.step())
-    collector.first_step_done()
-    if traced:
-        collector.trace()
-    collector.inspect()
-    return present(collector.evidence())
 
 
 @pytest.mark.parametrize(
@@ -56,13 +37,7 @@ def test_what_ran_as_requested_is_verified(workload: str, settings: Settings, no
     assert report.actual == report.requested
     assert report.sources == ("trace", "hlo")
     assert note in (*report.notes, "")
-    assert report.timeline is not None
-    (times,) = report.devices
-    assert 0 < times.busy_ns <= times.span_ns
-    assert {kernel.kind for kernel in report.kernels} >= {
-        "pointwise",
-        "convolution" if "layout" in settings else "gemm",
-    }
+    assert_traced(report, "convolution" if "layout" in settings else "gemm")
     assert not any(kernel.name.startswith("end: ") for kernel in report.kernels)
 
 

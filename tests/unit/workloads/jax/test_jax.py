@@ -13,6 +13,7 @@ from tests.evidence_runs import spec_of
 from tests.fakes import tensorflow as in_tensorflow
 from tests.fakes.tensorflow import TensorflowProcess
 from tests.unit.workloads.test_frameworks import (
+    CASES,
     assert_loss_falls,
     computed,
     difference,
@@ -62,22 +63,12 @@ def test_targets_count_for_the_memory_of_batches(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize(
     ("workload", "settings"),
     [
-        ("lstm", {"bidirectional": True}),
+        *CASES,
         ("lstm", {"outputs": "all", "unroll": 5}),
         ("lstm", {"implementation": "combined_input", "activation": "relu"}),
         ("lstm", {"implementation": "combined_input", "bidirectional": True, "sequence_lengths": "right_padded"}),
         ("gru", {"implementation": "combined_input", "bidirectional": True, "outputs": "all", "unroll": 3}),
-        ("lstm", {"bidirectional": True, "sequence_lengths": "left_padded"}),
-        ("gru", {"bidirectional": True, "outputs": "all", "sequence_lengths": "right_padded"}),
-        ("gru", {"outputs": "all", "sequence_lengths": "left_padded", "mode": "inference"}),
-        ("gru", {"activation": "relu"}),
-        ("cnn10", {"layout": "NHWC"}),
         ("cnn10", {"layout": "NCHW"}),
-        ("cnn10", {"layout": "NHWC", "pooling": "strided", "bias": True}),
-        ("cnn10", {"layout": "NHWC", "pooling": "max"}),
-        ("wrn28-10", {"layout": "NHWC"}),
-        ("cnn10", {"layout": "NHWC", "mode": "inference"}),
-        ("gru", {"mode": "inference"}),
     ],
 )
 def test_loss_gradients_and_outputs_of_a_seed_are_tensorflow_s(

@@ -12,8 +12,8 @@ import pytest
 
 from tests.fakes import tensorflow as in_tensorflow
 from tests.fakes.tensorflow import Array, TensorflowProcess
-from tests.unit.workloads.pytorch.test_pytorch import collected
 from tests.unit.workloads.tensorflow.test_gradients import arrays
+from tests.unit.workloads.test_frameworks import collected, task_of
 from workloads import seeding
 from workloads.catalog import CustomFile, Machine, check, custom_workload, fill_defaults, refusal_of_text
 from workloads.custom.source import describe_file
@@ -21,8 +21,6 @@ from workloads.errors import CustomWorkloadError, outcome_of
 from workloads.job_protocol import ComputeGradients
 from workloads.jobs import perform
 from workloads.protocol import Evidence, RunSpec, Source, Value
-from workloads.pytorch.backend import PytorchBackend
-from workloads.training import Task
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
@@ -92,19 +90,13 @@ def spec_of(given: Source, name: str = "net", /, **values: Value) -> RunSpec:
     return spec
 
 
-def task_of(given: Source, spec: RunSpec) -> Task:
-    backend = PytorchBackend()
-    backend.import_framework(())
-    return backend.build_task(spec, given)
-
-
 def evidence_of(given: Source, **values: Value) -> Evidence:
     spec = spec_of(given, **values)
-    return collected(spec, task_of(given, spec))
+    return collected(spec, task_of(spec, given))
 
 
 def losses_of(given: Source, steps: int, name: str = "net", **values: Value) -> list[float]:
-    task = task_of(given, spec_of(given, name, **values))
+    task = task_of(spec_of(given, name, **values), given)
     return [task.fetch(task.step()) for _ in range(steps)]
 
 

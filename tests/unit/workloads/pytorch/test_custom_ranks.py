@@ -11,9 +11,8 @@ import torch.distributed
 
 from tests.fakes.processes import has_ended
 from tests.unit.workloads.pytorch.test_custom import NET, example, source, spec_of
-from tests.unit.workloads.pytorch.test_pytorch import collected
 from tests.unit.workloads.pytorch.test_ranks import Running, connected, planted
-from tests.unit.workloads.test_frameworks import task_of
+from tests.unit.workloads.test_frameworks import collected, task_of
 from workloads import seeding
 from workloads.catalog import CustomFile, Gpu, Machine, check, custom_workload, fill_defaults
 from workloads.custom.source import describe_file
