@@ -46,7 +46,7 @@ from tests.fakes.runs import (
     begin,
     keep,
 )
-from tests.fakes.sqlite_vfs import Connection, on_vfs
+from tests.fakes.sqlite_vfs import Connection, Disk, on_vfs
 
 NAME = "profiles.db"
 _FILES = (NAME, f"{NAME}-wal", f"{NAME}-journal")
@@ -84,7 +84,7 @@ class Change:
 
 
 @dataclass(slots=True)
-class Recording:
+class Recording(Disk):
     """A disk that records what happens to the three files of a database, and after how many changes each commit was."""
 
     changes: list[Change] = field(default_factory=list)

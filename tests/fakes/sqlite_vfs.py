@@ -9,7 +9,7 @@ import itertools
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
 import apsw
 import pytest
@@ -17,7 +17,7 @@ import pytest
 _WRITES = ("INSERT", "UPDATE", "DELETE", "REPLACE")
 
 
-class Disk(Protocol):
+class Disk:
     """Sees what SQLite does to files, before it is done; raises an error of APSW to refuse it."""
 
     def write(self, name: str, offset: int, data: bytes, *, extends: bool) -> None:

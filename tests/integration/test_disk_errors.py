@@ -21,7 +21,7 @@ from app.telemetry.feed import TelemetryFeed
 from app.values.events import Outcome, RunEnded
 from tests.fakes.runs import keep
 from tests.fakes.sessions import Recorder, dummy
-from tests.fakes.sqlite_vfs import on_vfs
+from tests.fakes.sqlite_vfs import Disk, on_vfs
 from workloads.protocol import PROTOCOL_VERSION, Block, Finished, Hello, PhaseStarted, Start
 
 
@@ -58,7 +58,7 @@ class Talker(Launcher):
 
 
 @dataclass
-class FailingDisk:
+class FailingDisk(Disk):
     """Full from one write on, until what was set aside is given back, or failing at that write alone."""
 
     first: int
@@ -75,15 +75,6 @@ class FailingDisk:
         if not self.full and self.writes == self.first:
             self.failed.add(name)
             raise apsw.exception_for(apsw.SQLITE_IOERR_WRITE)
-
-    def truncate(self, name: str, size: int) -> None:
-        """Cutting a file needs no room."""
-
-    def sync(self, name: str) -> None:
-        """What was written arrived."""
-
-    def delete(self, name: str, *, synced: bool) -> None:
-        """Deleting needs no room."""
 
 
 @pytest.fixture

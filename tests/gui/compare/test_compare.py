@@ -1,6 +1,6 @@
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -400,17 +400,16 @@ def test_variants_have_a_forest_plot_of_which_more_repeats_are_a_click_away(
     assert screen.view.header.result.more_button.text() == "Run 2 more of &each"
 
 
+def keep_rates(database: Path, rates: Mapping[int, tuple[float, ...]]) -> list[int]:
+    """Store runs of these throughputs, by their units."""
+    figures = [(units, rate) for units, of_units in rates.items() for rate in of_units]
+    rows = (run_row(500 + n, units=units, throughput=rate) for n, (units, rate) in enumerate(figures))
+    return keep_all(database, map(stored_run, rows))
+
+
 def test_what_would_tell_the_fastest_apart_repeats_those_alone(screen: ComparePage, database: Path) -> None:
     rates = {900: (100.0, 100.1, 99.9), 901: (200.0, 201.0, 199.0), 902: (200.5, 201.5, 199.5)}
-    runs = keep_all(
-        database,
-        (
-            stored_run(run_row(500 + 3 * units + n, units=units, throughput=rate))
-            for units, of_units in rates.items()
-            for n, rate in enumerate(of_units)
-        ),
-    )
-    screen.compare(*runs)
+    screen.compare(*keep_rates(database, rates))
     more = screen.view.header.result.more_button
     assert more.text().endswith(" more of th&ese 2")
     more.click()
@@ -451,15 +450,7 @@ def test_a_click_leads_from_a_noisy_baseline_that_was_chosen_to_a_steady_one(
     screen: ComparePage, database: Path
 ) -> None:
     rates = {800: (1000.0, 1300.0, 1100.0), 801: (2000.0, 2010.0, 2005.0), 802: (1500.0, 1501.0, 1500.5)}
-    runs = keep_all(
-        database,
-        (
-            stored_run(run_row(400 + 3 * units + n, units=units, throughput=rate))
-            for units, of_units in rates.items()
-            for n, rate in enumerate(of_units)
-        ),
-    )
-    screen.compare(*runs)
+    screen.compare(*keep_rates(database, rates))
     header = screen.view.header
     assert screen.rows()[0].cells[2].text == "Units 801"
     assert not header.steadier_button.isVisible(), "nothing contradicts the default"

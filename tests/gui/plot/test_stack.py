@@ -138,19 +138,29 @@ def test_plots_that_scroll_are_high_enough_for_their_lowest_label(qtbot: QtBot, 
     )
 
 
-def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(qtbot: QtBot, theme: Theme) -> None:
+def staggered_stack(qtbot: QtBot, theme: Theme) -> PanelStack:
     stack = PanelStack(theme, staggered=True)
     qtbot.addWidget(stack)
     stack.resize(900, 700)
     stack.show()
     with qtbot.waitSignal(stack.drawn):
         stack.show_plots(plots("power", "load", "memory"))
+    return stack
+
+
+def spend_turn(stack: PanelStack) -> None:
+    """Wait until this turn of the event loop has no time left for painting."""
+    begin_s = time.monotonic()
+    while stack.turns.take(stack):
+        assert time.monotonic() - begin_s < 5
+
+
+def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(qtbot: QtBot, theme: Theme) -> None:
+    stack = staggered_stack(qtbot, theme)
     stack.resize(700, 700)
     # Without the event loop, in which plots would take their turns.
     assert all(panel.plot.width() <= 700 for panel in stack.visible_plots)
-    begin_s = time.monotonic()
-    while stack.turns.take(stack):  # until this turn has no time left
-        assert time.monotonic() - begin_s < 5
+    spend_turn(stack)
     stretched = [panel.plot.grab().toImage() for panel in stack.visible_plots]
     anew: set[str] = set()
     for panel in stack.visible_plots:
@@ -166,15 +176,8 @@ def test_plots_that_wait_for_their_turn_end_as_if_they_had_been_painted_at_once(
 def test_another_theme_is_painted_at_once_and_not_in_turns(qtbot: QtBot, theme: Theme) -> None:
     """Some plots stood white among dark ones."""
     theme.apply(Qt.ColorScheme.Light)
-    stack = PanelStack(theme, staggered=True)
-    qtbot.addWidget(stack)
-    stack.resize(900, 500)
-    stack.show()
-    with qtbot.waitSignal(stack.drawn):
-        stack.show_plots(plots("power", "load", "memory"))
-    begin_s = time.monotonic()
-    while stack.turns.take(stack):  # until this turn has no time left
-        assert time.monotonic() - begin_s < 5
+    stack = staggered_stack(qtbot, theme)
+    spend_turn(stack)
     theme.apply(Qt.ColorScheme.Dark)
     for widget in (panel.plot for panel in stack.visible_plots):
         corner = widget.grab().toImage().pixelColor(widget.width() - 3, widget.height() // 2)

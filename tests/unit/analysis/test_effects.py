@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,8 +13,8 @@ from app.analysis.intervals import LEVEL, level_at, mean_ratio, ratio
 from app.analysis.verdict import group_by_variant, judge, throughputs
 from app.values.records import RunRow
 from tests.present import present
-from tests.unit.viewmodels.stored import run_row
-from workloads.protocol import RunSpec, Value
+from tests.unit.viewmodels.stored import run_row, with_settings
+from workloads.protocol import Value
 
 Given = tuple[Mapping[str, Value], Sequence[float]]
 """The settings of a variant and the throughput of each run."""
@@ -30,10 +29,6 @@ def variants(*given: Given) -> list[tuple[RunRow, ...]]:
             for place, rate in enumerate(rates)
         ]
     )
-
-
-def with_settings(row: RunRow, settings: Mapping[str, Value]) -> RunRow:
-    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, **settings}))
 
 
 def effects_of(*given: Given) -> dict[tuple[str, Value], Effect]:

@@ -3,7 +3,6 @@
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,7 +24,7 @@ from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.plan import Plan
 from tests.fakes.processes import has_ended
-from tests.fakes.sessions import services, started_feed
+from tests.fakes.sessions import services
 from tests.present import present
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from workloads.catalog import Machine, UsageError, Workload, fill_defaults, refusal_of_text
@@ -307,13 +306,6 @@ def test_files_chosen_before_are_remembered_as_long_as_they_are_there(file: Path
     assert recent_files(database_path) == []
     save_recent_files(database_path, [file, file.with_name("gone.py")])
     assert recent_files(database_path) == [file]
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    with started_feed() as feed:
-        feed.wait_inventory()
-        yield feed
 
 
 def test_a_variant_whose_file_was_never_opened_here_is_not_run(

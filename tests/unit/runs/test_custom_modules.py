@@ -5,7 +5,6 @@ import os
 import shutil
 import sys
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -22,7 +21,7 @@ from app.storage.known_settings import custom_source
 from app.storage.store import Store
 from app.telemetry.feed import TelemetryFeed
 from app.values.plan import Plan
-from tests.fakes.sessions import services, started_feed
+from tests.fakes.sessions import services
 from tests.present import present
 from tests.unit.viewmodels.events import CPU_INVENTORY
 from workloads.catalog import Machine, UsageError, fill_defaults
@@ -192,13 +191,6 @@ def small(batch_size: int = 4):
     return Net(), torch.nn.functional.mse_loss, batch
 """
 SHORT: dict[str, Value] = {"gpus": 0, "steps": 2, "warmup_steps": 1, "evidence": "off"}
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    with started_feed() as feed:
-        feed.wait_inventory()
-        yield feed
 
 
 @pytest.mark.parametrize("late", ["", "function", "forward"])

@@ -2,7 +2,7 @@
 
 import ast
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +17,6 @@ from app.runs.leases import Leases
 from app.runs.session import RunServices
 from app.runs.standby import StandbyLauncher
 from app.telemetry.feed import TelemetryFeed
-from tests.fakes.sessions import started_feed
 from tests.present import present
 from workloads.catalog import Machine, complete
 from workloads.job_protocol import (
@@ -55,12 +54,6 @@ def _nothing_granted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _discard(_event: object) -> None:
     return None
-
-
-@pytest.fixture(scope="module")
-def feed() -> Iterator[TelemetryFeed]:
-    with started_feed() as feed:
-        yield feed
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Stored runs made up for tests of the screens that show them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -69,6 +69,10 @@ def run_row(
         evidence_state=found.state if found else None,
         evidence_reason=found.reason if found else None,
     )
+
+
+def with_settings(row: RunRow, settings: Mapping[str, Value]) -> RunRow:
+    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, **settings}))
 
 
 def stored_run(

@@ -19,7 +19,7 @@ from app.viewmodels.compare.verdict import (
     effect_notes,
 )
 from tests.fakes.evidence import MISLABELLED
-from tests.unit.viewmodels.stored import run_row
+from tests.unit.viewmodels.stored import run_row, with_settings
 from workloads.protocol import OutcomeName, RunSpec, Value
 
 Pairs = list[tuple[float, float]]
@@ -30,10 +30,6 @@ def variant(first: int, figures: Pairs | list[float], **settings: Value) -> list
     pairs = [figure if isinstance(figure, tuple) else (figure, None) for figure in figures]
     found = [run_row(first + n, workload="cnn10", throughput=rate, energy_mj=e) for n, (rate, e) in enumerate(pairs)]
     return [replace(with_settings(row, settings), planned=str(len(figures))) for row in found]
-
-
-def with_settings(row: RunRow, settings: Mapping[str, Value]) -> RunRow:
-    return replace(row, spec=RunSpec(workload=row.spec.workload, variant={**row.spec.variant, **settings}))
 
 
 def said(*groups: list[RunRow]) -> Verdict:
