@@ -23,7 +23,7 @@ from workloads.custom.source import describe_file
 from workloads.protocol import Block, RunSpec
 from workloads.training import Loop, Task, TrainingPlan
 
-_ROUND_S = 1.5
+_ROUND_S = 0.5
 
 
 def by_hand(spec: RunSpec, path: Path, function: str) -> Any:
