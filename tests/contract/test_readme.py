@@ -16,7 +16,7 @@ from tests.site_home import home
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TEXT = (ROOT / "README.md").read_text("utf-8")
-POINT = "A/B-test training variants on your GPU: confidence intervals, energy, and proof of what actually ran."
+POINT = "A/B-test your training script on your GPU, unmodified: confidence intervals, energy, and proof of what ran."
 EXAMPLE_LIMIT, WORD_LIMIT = 250, 700
 """Words of the README until its first example ends, and of all of it."""
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))]
