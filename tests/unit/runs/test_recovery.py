@@ -10,6 +10,7 @@ import pytest
 from app.runs.sinks import mark_crashed_runs
 from app.storage.owner import this_process
 from app.storage.store import Store
+from app.values.fields import Sample
 from tests.fakes.runs import BLOCKS, PHASES, SAMPLES, UTC_NS, S, begin, keep
 from tests.present import present
 from workloads.protocol import PhaseStarted
@@ -32,7 +33,8 @@ def test_a_run_of_a_process_that_is_gone_is_crashed_with_what_it_measured(databa
     with Store.open(database_path) as store:
         run = begin(store, owner=gone)
         if measured:
-            store.write(run, (*PHASES, *BLOCKS, *SAMPLES))
+            power = [Sample(t_ns=n * S // 4, device="GPU-aaaa", power_mw=600_000) for n in range(17, 25)]
+            store.write(run, (*PHASES, *BLOCKS, *SAMPLES, *power))
         assert mark_crashed_runs(store) == [run]
         stored = store.load(run)
     row, summary = stored.row, stored.row.summary
@@ -41,6 +43,7 @@ def test_a_run_of_a_process_that_is_gone_is_crashed_with_what_it_measured(databa
     if measured:
         assert (summary.throughput, summary.blocks, summary.measured_steps) == (64 / 3, 2, 8)
         assert stored.phases[-1].end_ns == 6 * S, "its last block"
+        assert present(stored.phases[-1].energy_mj) > 3 * 600_000, "the first sample has more power"
         assert row.ended_utc_ns == UTC_NS + 6 * S - S // 2
     else:
         assert (summary.throughput, row.ended_utc_ns) == (None, UTC_NS)
