@@ -33,7 +33,7 @@ def test_a_run_of_a_process_that_is_gone_is_crashed_with_what_it_measured(databa
     with Store.open(database_path) as store:
         run = begin(store, owner=gone)
         if measured:
-            power = [Sample(t_ns=n * S // 4, device="GPU-aaaa", power_mw=600_000) for n in range(17, 25)]
+            power = [Sample(t_ns=n * S // 20, device="GPU-aaaa", power_mw=600_000) for n in range(81, 121)]
             store.write(run, (*PHASES, *BLOCKS, *SAMPLES, *power))
         assert mark_crashed_runs(store) == [run]
         stored = store.load(run)
