@@ -236,6 +236,7 @@ UPDATE runs SET gpu_step_ms = (
     JOIN (SELECT run, min(busy_ns) AS least_ns FROM device_times GROUP BY run) USING (run)
     WHERE evidence.run = runs.run
 ) WHERE gpus > 1 AND gpu_step_ms IS NOT NULL
+AND run IN (SELECT run FROM kernels WHERE kind = 'communication' AND name NOT LIKE 'memcpy%')
 """
 """Computed as in `app.analysis.steps.without_waits`, for runs that were stored with waits."""
 

@@ -77,6 +77,15 @@ def test_an_exchange_takes_as_long_as_on_the_gpu_that_waits_least() -> None:
     assert without_waits(evidence) == evidence
 
 
+def test_copies_between_gpus_wait_for_nobody() -> None:
+    evidence = exchanging((24, 14, 11), (15, 13, 3))
+    copies = tuple(
+        msgspec.structs.replace(kernel, name=kernel.name.replace("nccl", "Memcpy PtoP")) for kernel in evidence.kernels
+    )
+    evidence = msgspec.structs.replace(evidence, kernels=copies)
+    assert without_waits(evidence) == evidence
+
+
 @pytest.mark.parametrize("devices", [((20, 20, 0),), ((20, 14, 6), (20, 19, 1)), ((20, 20, 4), (19, 18, 4))], ids=str)
 def test_a_gpu_that_waits_for_a_slower_one_is_busy(devices: tuple[tuple[int, int, int], ...]) -> None:
     evidence = exchanging(*devices)
