@@ -20,7 +20,8 @@ from app.values.records import BlockColumns, Floats, Ints, Phase, SampleColumns,
 from app.values.samples import HOST
 from workloads.protocol import Epoch
 
-_COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "counter")
+_COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "counter" and "gpu" in field.devices)
+"""The driver's counters; the sampler's own begins anew with each sampler."""
 
 Marks = NDArray[np.bool_]
 Found = Iterator[tuple[str, Marks]]
@@ -146,7 +147,8 @@ def _sampler_cpu_pct(samples: tuple[SampleColumns, ...]) -> float | None:
     for columns in samples:
         _, t_ns, seconds = columns.present("sampler_cpu_s")
         if columns.device.device == HOST and t_ns.size > 1:
-            return float(100 * (seconds[-1] - seconds[0]) / ((t_ns[-1] - t_ns[0]) / 1e9))
+            used_s = np.diff(seconds)
+            return float(100 * np.where(used_s < 0, seconds[1:], used_s).sum() / ((t_ns[-1] - t_ns[0]) / 1e9))
     return None
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.analysis.summary import audit_telemetry
+from app.analysis.summary import audit_telemetry, plausible_samples
 from app.values.events import Summary
 from app.values.records import Floats, SampleColumns
 from app.values.samples import HOST, Device
@@ -82,6 +82,12 @@ def test_the_sampler_s_own_processor_time_is_a_share_of_one_processor() -> None:
     host = sampled(np.arange(0.0, 10_000, 200), HOST, cpu=([0.5, 1.5, 2.5, 10.5], [0.30, np.nan, 0.32, 0.37]))
     audited = audit_telemetry((sampled(np.arange(0.0, 10_000, 50)), host))
     assert audited.sampler_cpu_pct == pytest.approx(0.7)
+
+
+def test_the_processor_time_of_another_sampler_is_added_and_plausible() -> None:
+    host = sampled([], HOST, cpu=([0.0, 4.0, 6.0, 10.0], [0.30, 0.70, 0.10, 0.20]))
+    assert plausible_samples(host) is host
+    assert audit_telemetry((host,)).sampler_cpu_pct == pytest.approx(6.0)
 
 
 ONE_READING = sampled([], HOST, cpu=([1.0], [0.3]))
