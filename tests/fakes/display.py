@@ -7,7 +7,7 @@ import contextlib
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import start
 
@@ -37,14 +37,13 @@ def running_display() -> Iterator[str]:
                 server.terminate()
 
 
-def install() -> None:
-    """Install what a screen needs, as root."""
+def install(packages: Sequence[str], reason: str) -> None:
+    """Install packages as root, for a reason, if there is one."""
     host = start.Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=None)
-    if not NO_DISPLAY or not (host.root and host.apt):
-        return
-    for command in start.apt_commands(PACKAGES, NO_DISPLAY, host):
-        subprocess.run(command, check=False)
+    if reason and host.root and host.apt:
+        for command in start.apt_commands(packages, reason, host):
+            subprocess.run(command, check=False)
 
 
 if __name__ == "__main__":
-    install()
+    install(PACKAGES, NO_DISPLAY)

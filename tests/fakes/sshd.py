@@ -25,8 +25,8 @@ from pathlib import Path
 
 import psutil
 
-import start
 from app.runs.leases import FOLDER_VARIABLE
+from tests.fakes.display import install
 
 SSHD = shutil.which("sshd", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin")
 NO_SSHD = "" if SSHD and shutil.which("ssh") else "no sshd here: install openssh-server and openssh-client"
@@ -180,14 +180,5 @@ Host *
 """
 
 
-def install() -> None:
-    """Install sshd and ssh as root, where no systemd would start sshd as a service of this machine."""
-    host = start.Host(root=os.geteuid() == 0, apt=shutil.which("apt-get") is not None, uv=None)
-    if not NO_SSHD or not (host.root and host.apt) or SYSTEMD.exists():
-        return
-    for command in start.apt_commands(["openssh-server", "openssh-client"], NO_SSHD, host):
-        subprocess.run(command, check=False)
-
-
-if __name__ == "__main__":
-    install()
+if __name__ == "__main__" and not SYSTEMD.exists():  # which would start sshd as a service of this machine
+    install(["openssh-server", "openssh-client"], NO_SSHD)

@@ -11,17 +11,20 @@ from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 
 from workloads import seeding
 from workloads.cifar10 import ImageData, stored_data
 from workloads.job_protocol import ComputedGradients, ComputeGradients, JobRequest, JobResult
-from workloads.protocol import Message, RunSpec, Value
+from workloads.protocol import Message, RunSpec, Value, Variant
 from workloads.tensorflow.backend import TensorflowBackend, recipe_of
 from workloads.tensorflow.runtime import Replicas, replicas_on
 from workloads.training import Loop, Task, plan_of
+
+if TYPE_CHECKING:
+    from workloads.tensorflow.recipe import Recipe
 
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
@@ -145,3 +148,23 @@ def perform(request: JobRequest) -> JobResult:
     from workloads import jobs
 
     return jobs.perform(request)
+
+
+def train_recipe(
+    recipe: "Recipe", variant: Variant, replicas: Replicas, steps: int, seed: int = 1, **changes: Any
+) -> tuple[Any, list[float]]:
+    """Train a recipe, with these changes, so many steps; return its model, and each step's loss."""
+    import keras
+
+    from workloads.tensorflow.recipe import Model
+    from workloads.tensorflow.steps import build_task
+
+    keras.utils.set_random_seed(seed)
+    models: list[Model] = []
+
+    def keep() -> Model:
+        models.append(recipe.model())
+        return models[0]
+
+    task = build_task(replace(recipe, model=keep, **changes), variant, replicas)
+    return models[0], [task.fetch(task.step()) for _ in range(steps)]

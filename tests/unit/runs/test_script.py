@@ -1,7 +1,6 @@
 """Freezing a folder: what is copied and hashed, revisions, and what is refused."""
 
 import os
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from app.runs.custom import stored_source
 from app.runs.script import Script, script_variants
 from app.storage.store import Store
 from app.viewmodels.run.selection import parse_script_values
+from tests.integration.test_scripts import git
 from tests.present import present
 from workloads.catalog import Machine, UsageError
 from workloads.protocol import Command, Source, Value
@@ -37,15 +37,9 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def git(folder: Path, *words: str) -> str:
-    author = ("-c", "user.name=A", "-c", "user.email=a@example.org", "-c", "init.defaultBranch=main")
-    done = subprocess.run(["git", "-C", str(folder), *author, *words], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 @pytest.fixture
 def repository(folder: Path) -> Path:
-    git(folder, "init", "-q")
+    git(folder, "init", "-q", "-b", "main")
     (folder / ".gitignore").write_text("data\n")
     git(folder, "add", "-A")
     git(folder, "commit", "-q", "-m", "one")

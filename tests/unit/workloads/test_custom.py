@@ -1,6 +1,5 @@
 """A user's own file: what its functions are described as, trained in this process, and how its errors are told."""
 
-import dataclasses
 import importlib.metadata
 import re
 import subprocess
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.fakes.tensorflow import precision_of
+from tests.fakes.tensorflow import precision_of, train_recipe
 from workloads import catalog
 from workloads.catalog import CustomFile, Machine, fill_defaults
 from workloads.custom.definitions import custom_workload, reserved_names
@@ -130,23 +129,11 @@ def trained(
     batches: int | None = None,
 ) -> tuple[Any, list[float]]:
     """The user's workload trained so many steps, also with another optimizer: its model, and each step's loss."""
-    import keras
-
     from workloads.tensorflow.custom import custom_recipe
-    from workloads.tensorflow.recipe import Model
-    from workloads.tensorflow.steps import build_task
 
-    keras.utils.set_random_seed(1)
-    models: list[Model] = []
-    made = custom_recipe(spec, given)
-
-    def keep() -> Model:
-        models.append(made.model())
-        return models[0]
-
-    recipe = dataclasses.replace(made, model=keep, optimizer=optimizer or made.optimizer, batches=batches)
-    task = build_task(recipe, spec.variant, replicas)
-    return models[0], [task.fetch(task.step()) for _ in range(steps)]
+    recipe = custom_recipe(spec, given)
+    optimizer = optimizer or recipe.optimizer
+    return train_recipe(recipe, spec.variant, replicas, steps, optimizer=optimizer, batches=batches)
 
 
 def reason_of(given: Source, work: Callable[[], object]) -> str:

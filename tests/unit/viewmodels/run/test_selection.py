@@ -9,11 +9,12 @@ import pytest
 
 from app.cli.run import several_variants
 from app.values.plan import MAX_REPEATS
-from app.viewmodels.run.fields import BASELINE, EXPERIMENT, Field
+from app.viewmodels.run.fields import BASELINE, EXPERIMENT
 from app.viewmodels.run.form import VariantForm
 from app.viewmodels.run.selection import OLDER, RECENT
 from tests.fakes.command_line import parse_arguments
 from tests.unit.viewmodels.events import GPU_INVENTORY
+from tests.unit.viewmodels.run.test_form import field, form_on
 from workloads import catalog
 from workloads.catalog import MAX_VARIANTS, CustomFile, Machine, Parameter
 from workloads.protocol import RunSpec
@@ -21,16 +22,6 @@ from workloads.protocol import RunSpec
 TWO_GPUS = GPU_INVENTORY.machine
 ONE_GPU = Machine(gpus=TWO_GPUS.gpus[:1], cpu_count=16)
 NO_GPU = Machine(cpu_count=2)
-
-
-def form_on(machine: Machine, workload: str = "lstm") -> VariantForm:
-    form = VariantForm(workload)
-    form.set_machine(machine)
-    return form
-
-
-def field(form: VariantForm, name: str) -> Field:
-    return next(field for field in form.state().fields if field.name == name)
 
 
 def names(form: VariantForm) -> list[str]:

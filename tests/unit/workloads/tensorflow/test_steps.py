@@ -1,13 +1,12 @@
 """One training step, on one replica and on two, with and without XLA and loss scaling."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.fakes.tensorflow import build, precision_of
+from tests.fakes.tensorflow import build, precision_of, train_recipe
 from workloads import seeding
 from workloads.catalog import Machine, complete
 from workloads.errors import RefusedError
@@ -34,21 +33,7 @@ UNOPTIMIZED = pytest.mark.usefixtures("unoptimized")
 
 def trained(workload: str, variant: Variant, replicas: Replicas, steps: int, **changes: Any) -> tuple[Any, list[float]]:
     """The model after some steps, with a changed recipe, and each step's loss."""
-    import keras
-
-    from workloads.tensorflow.recipe import Model
-    from workloads.tensorflow.steps import build_task
-
-    keras.utils.set_random_seed(int(variant["seed"]))
-    models: list[Model] = []
-    recipe = recipe_of(workload)(variant)
-
-    def keep() -> Model:
-        models.append(recipe.model())
-        return models[0]
-
-    task = build_task(replace(recipe, model=keep, **changes), variant, replicas)
-    return models[0], [task.fetch(task.step()) for _ in range(steps)]
+    return train_recipe(recipe_of(workload)(variant), variant, replicas, steps, int(variant["seed"]), **changes)
 
 
 def weights_of(model: Any) -> list[np.ndarray[Any, Any]]:
