@@ -3,11 +3,13 @@
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from PySide6.QtCore import QCoreApplication, QEvent
+from PySide6.QtCore import QCoreApplication, QEvent, QPoint, QPointF, Qt
+from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QLabel, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.errors import DatabaseLockedError
+from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.curves import PanelCurve
 from app.gui.plot.time_panel import TimePanel
 from app.gui.threads import close_jobs
@@ -79,3 +81,13 @@ def muted_colours(page: QWidget) -> set[str]:
 def set_curve(panel: TimePanel, key: str, x: Floats, y: Floats, *, colour: int, label: str) -> None:
     """Give a plot the data of one curve; NaN in `y` is a gap."""
     panel.give(key, PanelCurve(colour, label, Points(x, y)))
+
+
+def turn_wheel(
+    canvas: PlotCanvas, at: QPointF, modifiers: Qt.KeyboardModifier = Qt.KeyboardModifier.NoModifier
+) -> None:
+    """Turn the wheel by one notch over a position of a plot."""
+    held, phase = Qt.MouseButton.NoButton, Qt.ScrollPhase.NoScrollPhase
+    on_screen = QPointF(canvas.mapToGlobal(at.toPoint()))
+    event = QWheelEvent(at, on_screen, QPoint(), QPoint(0, 120), held, modifiers, phase, False)
+    QCoreApplication.sendEvent(canvas.viewport(), event)

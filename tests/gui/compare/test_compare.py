@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QEvent, QObject, QPoint, QPointF, QRect, Qt
-from PySide6.QtGui import QGuiApplication, QImage, QWheelEvent
+from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QHeaderView, QLabel, QMenu, QProgressBar, QWidget
 from pytestqt.qtbot import QtBot
@@ -16,7 +16,6 @@ from app.gui.compare import charts
 from app.gui.compare.compare_controller import CompareController
 from app.gui.compare.screen import CompareView
 from app.gui.compare.table import columns_menu
-from app.gui.plot.canvas import PlotCanvas
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.pictures import drawing_in_sight
 from app.gui.plot.time_panel import TimePanel
@@ -40,7 +39,7 @@ from app.viewmodels.compare.comparison import ComparedRuns, compare, prepare_com
 from app.viewmodels.compare.table import TableRow
 from app.viewmodels.experiment.preview import QUIET_WAIT_S
 from tests.gui.actions import RecordedActions
-from tests.gui.screens import Screen
+from tests.gui.screens import Screen, turn_wheel
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.stored import keep, keep_all, run_row, stopped_after_one_reading, stored_run
 
@@ -129,22 +128,6 @@ def screen(qtbot: QtBot, database: Path, background: Background) -> Iterator[Com
     page = ComparePage(qtbot, database, background)
     yield page
     page.destroy()
-
-
-def turn(canvas: PlotCanvas, modifiers: Qt.KeyboardModifier) -> None:
-    """One notch of the wheel over the middle of a plot."""
-    middle = QPointF(canvas.rect().center())
-    event = QWheelEvent(
-        middle,
-        QPointF(canvas.mapToGlobal(middle.toPoint())),
-        QPoint(),
-        QPoint(0, 120),
-        Qt.MouseButton.NoButton,
-        modifiers,
-        Qt.ScrollPhase.NoScrollPhase,
-        False,
-    )
-    QGuiApplication.sendEvent(canvas.viewport(), event)
 
 
 def test_the_verdict_stands_over_the_table_and_can_be_copied_with_its_doubts(screen: ComparePage) -> None:
@@ -555,10 +538,10 @@ def choose_align(screen: ComparePage, align: str) -> None:
 def test_ctrl_and_the_wheel_zoom_all_panels_about_the_pointer_and_a_drag_moves_them(screen: ComparePage) -> None:
     screen.compare(1, 2, curves=True)
     canvas = screen.panel("CPU load").plot
-    before = screen.panels.span
-    turn(canvas, Qt.KeyboardModifier.NoModifier)
+    middle, before = QPointF(canvas.rect().center()), screen.panels.span
+    turn_wheel(canvas, middle)
     assert screen.panels.span == before, "the page scrolls"
-    turn(canvas, Qt.KeyboardModifier.ControlModifier)
+    turn_wheel(canvas, middle, Qt.KeyboardModifier.ControlModifier)
     start, end = screen.panels.span
     assert {tuple(plot.plot.view.viewRange()[0]) for plot in screen.panels.visible_plots} == {(start, end)}
     assert end - start == pytest.approx((before[1] - before[0]) / 1.25)

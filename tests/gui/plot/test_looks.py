@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
-from PySide6.QtGui import QAction, QWheelEvent
+from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu
 from pytestqt.qtbot import QtBot
@@ -14,7 +14,7 @@ from app.gui.plot.time_panel import TimePanel
 from app.gui.theme import LIGHT, Theme
 from app.viewmodels.plot.model import Look, Points
 from tests.gui.plot.test_plots import count, panel
-from tests.gui.screens import set_curve
+from tests.gui.screens import set_curve, turn_wheel
 
 
 @pytest.fixture
@@ -74,11 +74,7 @@ def test_wheel_and_drag_on_the_value_axis_change_it_alone(made: TimePanel) -> No
     made.plot.interactive = True
     before, time = made.values.span, made.span
     at = QPointF(10.0, made.plot.height() / 2)
-    no = Qt.KeyboardModifier.NoModifier
-    wheel = QWheelEvent(
-        at, at, QPoint(), QPoint(0, 120), Qt.MouseButton.NoButton, no, Qt.ScrollPhase.NoScrollPhase, False
-    )
-    QApplication.sendEvent(made.plot.viewport(), wheel)
+    turn_wheel(made.plot, at)
     zoomed = made.values.span
     assert zoomed[1] - zoomed[0] == pytest.approx(0.8 * (before[1] - before[0]), rel=0.01)
     QTest.mousePress(made.plot.viewport(), Qt.MouseButton.LeftButton, pos=at.toPoint())

@@ -1,6 +1,5 @@
 import pytest
-from PySide6.QtCore import QCoreApplication, QPoint, Qt
-from PySide6.QtGui import QWheelEvent
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog, QLabel, QPlainTextEdit
 from pytestqt.qtbot import QtBot
@@ -10,6 +9,7 @@ from app.gui.run.screen import RunView
 from app.gui.theme import Theme
 from app.values.events import Outcome
 from app.viewmodels.run.live import LiveModel
+from tests.gui.screens import turn_wheel
 from tests.gui.texts import displayed_text
 from tests.unit.viewmodels.events import GPU_INVENTORY, ended, handle_all, samples, started, training
 
@@ -79,19 +79,9 @@ def test_the_wheel_zooms_about_the_pointer_and_a_drag_moves(qtbot: QtBot, theme:
     stack = view.live.stack
     canvas = stack.panel("power_mw").plot
     middle = canvas.view.sceneBoundingRect().center()
-    wheel = QWheelEvent(
-        middle,
-        canvas.mapToGlobal(middle),
-        QPoint(),
-        QPoint(0, 120),
-        Qt.MouseButton.NoButton,
-        Qt.KeyboardModifier.NoModifier,
-        Qt.ScrollPhase.NoScrollPhase,
-        False,
-    )
     start_s, end_s = stack.span
     with qtbot.waitSignal(stack.range_requested) as zoomed:
-        QCoreApplication.sendEvent(canvas.viewport(), wheel)
+        turn_wheel(canvas, middle)
     assert zoomed.args is not None
     assert zoomed.args[1] - zoomed.args[0] == pytest.approx(0.8 * (end_s - start_s))
     assert (15.0 - zoomed.args[0]) / (15.0 - start_s) == pytest.approx(0.8, abs=0.01), "it keeps its place"
