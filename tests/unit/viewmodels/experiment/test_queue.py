@@ -124,14 +124,6 @@ def test_an_entry_that_another_program_makes_is_said_to_be_and_not_to_be_paused_
     assert (state.rows[0].cells[STATE_COLUMN].text, state.rows[0].pause_action) == ("running elsewhere", "")
 
 
-def test_what_begins_takes_away_the_verdict_on_what_ended_before() -> None:
-    queue = board(FIRST, SECOND)
-    queue.handle(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)
-    assert queue.state(0.0).ended is not None
-    queue.begin()
-    assert queue.state(0.0).ended is None, "it would stand below the next answer"
-
-
 def test_what_ended_is_told_with_its_verdict_and_listed_until_it_is_dismissed() -> None:
     queue = board(FIRST, SECOND)
     queue.handle(replace(FIRST, state="complete", done=6, experiment=9), now_s=0.0)

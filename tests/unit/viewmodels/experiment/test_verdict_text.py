@@ -49,12 +49,6 @@ def test_the_first_sentence_is_the_answer_and_the_others_come_after_it() -> None
     assert text.is_answer
 
 
-def test_where_nothing_was_measured_there_is_no_answer() -> None:
-    rows = [run_row(number, batch_size=32 * number, throughput=None, outcome="failed") for number in (1, 2)]
-    assert not experiment_verdict(rows).is_answer
-    assert experiment_verdict(rows).sentence == "No run of batch size 32 measured to its end (failed)."
-
-
 def test_runs_of_one_variant_have_no_verdict_and_two_lengths_are_one_variant() -> None:
     (row,) = runs((1000,))
     longer = replace(row, run=2, spec=RunSpec(workload="lstm", variant={**row.spec.variant, "seconds": 99.0}))
@@ -156,16 +150,6 @@ def test_seeds_of_a_variant_are_one_row() -> None:
     ]
     result = result_of(rows)
     assert [(row.name, row.runs) for row in result.rows] == [("Batch size 32", "3 runs"), ("Batch size 64", "3 runs")]
-
-
-def test_an_interval_far_beyond_the_ratios_leaves_the_axis() -> None:
-    rows = runs((1000, 9000, 200), (1100, 8000, 150))
-    result = result_of(rows)
-    wide = result.rows[1]
-    assert wide.high is not None
-    assert wide.ratio is not None
-    assert not any(row.is_fastest for row in result.rows), "nobody knows"
-    assert result.axis.share(wide.high) > 1 > result.axis.share(wide.ratio)
 
 
 def test_one_variant_has_no_result_and_none_is_needed_yet() -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from app.values.fields import Sample, SlowSample
-from app.values.samples import HOST, Device, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
+from app.values.samples import HOST, DeviceLost, FieldInfo, GpuProcess, Inventory, Processes
 from app.viewmodels.hosts import HostState, Stage
 from app.viewmodels.monitor.cells import COURSE_POINTS, TABLE_COLUMNS, Courses, host_state
 from app.viewmodels.monitor.details import chosen_details
@@ -93,15 +93,6 @@ def test_each_state_has_a_mark_of_its_own_and_the_worst_is_told_first() -> None:
     assert [model.reason(key) for key in (RowKey("", "GPU-4"), RowKey("", "GPU-5"))] == ["", "it fell off the bus"]
 
 
-def test_processors_that_do_next_to_nothing_are_idle() -> None:
-    model, _ = model_of(CPU_INVENTORY)
-    states = []
-    for load_pct in (3.0, 40.0):
-        model.handle(sample(HOST, load_pct=load_pct))
-        states.append(row(model, RowKey("", HOST))["state"])
-    assert states == ["○ Idle", "● Busy"]
-
-
 def test_throttling_that_comes_and_goes_within_two_seconds_stays_in_sight() -> None:
     model, clock = model_of(machine(1))
     model.handle(sample("GPU-0", throttle_reasons=POWER_CAP))
@@ -175,18 +166,6 @@ def test_a_click_on_a_column_sorts_within_hosts_or_over_all_and_the_third_ends_i
     model.sort_by("load_pct")
     model.change(replace(model.settings, grouped=True))
     assert layout_of(model) == natural
-
-
-def test_the_worst_states_of_all_hosts_come_first() -> None:
-    model, _ = fleet("connected", "connected")
-    model.change(TableSettings(sort="state", grouped=False))
-    for host in ("gpu0", "gpu1"):
-        for device in ("GPU-0", "GPU-1"):
-            model.handle(sample(device), host)
-    model.handle(sample("GPU-1", throttle_reasons=POWER_CAP), "gpu1")
-    model.handle(DeviceLost(t_ns=1, device="GPU-0", reason="it fell"), "gpu0")
-    model.tick()
-    assert layout_of(model)[:2] == [RowKey("gpu0", "GPU-0"), RowKey("gpu1", "GPU-1")]
 
 
 def test_a_host_says_how_its_link_is_and_what_can_be_done() -> None:
@@ -300,13 +279,6 @@ def test_of_very_many_devices_only_the_fields_of_the_table_are_kept() -> None:
     clock.now_s += 1
     model.tick()
     assert {field for *_, field in model.history} == {"load_pct", "memory_bytes"}
-
-
-def test_a_device_that_is_gone_leaves_the_table() -> None:
-    model, _ = model_of(machine(2))
-    gone = Device(device="GPU-0", kind="gpu", index=0, name="NVIDIA H200")
-    model.handle(msgspec.structs.replace(machine(1), devices=(gone, HOST_DEVICE)))
-    assert layout_of(model) == [RowKey("", "GPU-0"), RowKey("", HOST)]
 
 
 @pytest.mark.parametrize("is_heard_first", [True, False])
