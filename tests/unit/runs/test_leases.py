@@ -64,6 +64,16 @@ def test_too_few_means_none(leases: Leases) -> None:
     rest.release()
 
 
+def test_another_machine_s_devices_are_leased_apart_and_a_scheduler_s_never(leases: Leases, tmp_path: Path) -> None:
+    here, host = present(leases.take(GPUS, 2)), Leases(tmp_path, host_id="lab")
+    there = present(host.take(GPUS, 1))
+    assert there.devices == ("GPU-a",)
+    assert host.take(GPUS, 2) is None
+    assert present(Leases(tmp_path, host_id="lab", schedules=True).take(GPUS, 2)).devices == ()
+    here.release()
+    there.release()
+
+
 def test_waiting_tells_once_and_ends_when_one_is_free(leases: Leases) -> None:
     held = present(leases.take(GPUS, 2))
     notices: list[str] = []
