@@ -35,10 +35,9 @@ def without_waits(evidence: Evidence) -> Evidence:
     on two and four H200s, the time of kernels repeats within 4.3 % so, and within 42 % with the waits. Copies between
     GPUs wait for nobody. `span_ns` of all GPUs and the timeline stay as traced.
     """
-    waiting = [
-        kernel.kind == "communication" and not kernel.name.lower().startswith("memcpy") for kernel in evidence.kernels
-    ]
-    exchange_ns = sum(kernel.time_ns for kernel, waits in zip(evidence.kernels, waiting, strict=True) if waits)
+    exchanges = [kernel for kernel in evidence.kernels if kernel.kind == "communication"]
+    waiting = {kernel for kernel in exchanges if not kernel.name.lower().startswith("memcpy")}
+    exchange_ns = sum(kernel.time_ns for kernel in waiting)
     if not exchange_ns or not evidence.devices:
         return evidence
     least_ns = min(device.busy_ns for device in evidence.devices)
@@ -48,8 +47,8 @@ def without_waits(evidence: Evidence) -> Evidence:
         evidence,
         busy_ns=evidence.busy_ns - sum(waits_ns),
         kernels=tuple(
-            replace(kernel, time_ns=round(share * kernel.time_ns)) if waits else kernel
-            for kernel, waits in zip(evidence.kernels, waiting, strict=True)
+            replace(kernel, time_ns=round(share * kernel.time_ns)) if kernel in waiting else kernel
+            for kernel in evidence.kernels
         ),
         devices=tuple(
             replace(

@@ -77,26 +77,20 @@ class KerasOptimizer:
     """
 
     def __init__(
-        self,
-        prototype: keras.Optimizer,
-        weights: Sequence[tf.Variable],
-        constraints: Sequence[Callable[[tf.Tensor], Any] | None],
-        *,
-        may_skip: bool,
+        self, weights: Sequence[tf.Variable], create: Callable[[Sequence[tf.Variable]], "ReplicaOptimizer"]
     ) -> None:
         strategy = tf.distribute.get_strategy()
         weights_by_replica = zip(*map(strategy.experimental_local_results, weights), strict=True)
         # A strategy's scope belongs to one thread: what another thread creates and traces is the replica's alone.
         with ThreadPoolExecutor(1, thread_name_prefix="optimizer") as executor:
-            make = functools.partial(_ReplicaOptimizer, prototype, constraints=constraints, may_skip=may_skip)
-            self._replicas = list(executor.map(make, weights_by_replica))
+            self._replicas = list(executor.map(create, weights_by_replica))
 
     def apply(self, gradients: Sequence[tf.Tensor], mask: tf.Tensor) -> None:
         replica = tf.get_static_value(tf.distribute.get_replica_context().replica_id_in_sync_group)
         self._replicas[int(replica)].update(list(gradients), mask)
 
 
-class _ReplicaOptimizer:
+class ReplicaOptimizer:
     """The optimizer of one replica, with its update traced."""
 
     def __init__(
@@ -248,7 +242,8 @@ class _CustomRecipe:
         with self._function.attribute_errors():
             optimizer = optimizer or _check_optimizer(keras.optimizers.Adam(_LEARNING_RATE), self._function.location)
             may_skip = self._variant["precision"] == "float16"
-            return KerasOptimizer(optimizer, weights, constraints, may_skip=may_skip)
+            create = functools.partial(ReplicaOptimizer, optimizer, constraints=constraints, may_skip=may_skip)
+            return KerasOptimizer(weights, create)
 
     def batch(self, index: int) -> Batch:
         """Return inputs, and targets with sample weights, `()` for missing ones, after a check of their sizes."""

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -315,14 +316,15 @@ def test_a_step_that_float16_skips_leaves_weights_and_the_optimizers_state(
     import keras
     import tensorflow as tf
 
-    from workloads.tensorflow.custom import KerasOptimizer
+    from workloads.tensorflow.custom import KerasOptimizer, ReplicaOptimizer
     from workloads.tensorflow.optimizers import LossScale
     from workloads.tensorflow.recipe import compile_function
 
     replicas = pair if several else replica
     with replicas.strategy.scope():
         weight = tf.Variable([1.0, 2.0])
-        scaled = LossScale(KerasOptimizer(keras.optimizers.Adam(0.1), [weight], [None], may_skip=True), initial=4.0)
+        create = partial(ReplicaOptimizer, keras.optimizers.Adam(0.1), constraints=[None], may_skip=True)
+        scaled = LossScale(KerasOptimizer([weight], create), initial=4.0)
 
     def step(gradient: tf.Tensor) -> None:
         replicas.strategy.run(lambda: scaled.apply([gradient], tf.constant(1.0)))
