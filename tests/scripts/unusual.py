@@ -1,10 +1,17 @@
-"""Optimizers that step within the backward pass, that are compiled, or made anew for each fold; loaders read ahead."""
+"""Optimizers that step within the backward pass or their base class's step, that are compiled, or made anew for each
+fold; loaders read ahead."""
 
 import sys
 
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
+
+
+class Derived(torch.optim.Adam):
+    def step(self, closure: None = None) -> None:
+        super().step(closure)
+
 
 torch.set_num_threads(1)
 model = nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8))
@@ -24,6 +31,7 @@ if sys.argv[1] == "folds":
             schedule.step()
 optimizer = torch.optim.Adam(model.parameters())
 if sys.argv[1] == "ahead":
+    optimizer = Derived(model.parameters())
     training, validation = (TensorDataset(torch.rand(size, 8)) for size in (400, 200))
     while True:
         batches = iter(DataLoader(training, 8))

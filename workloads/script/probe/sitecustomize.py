@@ -51,9 +51,16 @@ def _hook(owner: Any, name: str, act: Any, *, after: bool = False) -> None:
 
 
 def _of_optimizer(module: Any) -> None:
-    stepped = METER.optimizers.stepped
+    stepped, begun = METER.optimizers.stepped, set[int]()
+
+    def ended(optimizer: Any, *_: Any) -> None:
+        if METER.on and id(optimizer) in begun:  # else a step of its base class was the end
+            begun.discard(id(optimizer))
+            stepped(optimizer)
+
     _hook(module.Optimizer, "__init__", lambda optimizer, *_: METER.optimizers.note_created(optimizer), after=True)
-    module.register_optimizer_step_post_hook(lambda optimizer, _args, _kwargs: METER.on and stepped(optimizer))
+    module.register_optimizer_step_pre_hook(lambda optimizer, *_: begun.add(id(optimizer)))
+    module.register_optimizer_step_post_hook(ended)
 
 
 def _of_scaler(module: Any) -> None:
@@ -181,8 +188,7 @@ def _hook_call(owner: Any, name: str) -> None:
 
 
 def _of_jax_profiler(module: Any) -> None:
-    how = "a step that StepTraceAnnotation marks"
-    _hook(module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary(how))
+    _hook(module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary("a step that StepTraceAnnotation marks"))
 
 
 def _on_jax_event(event: str, _seconds: float, **_more: Any) -> None:
@@ -241,12 +247,6 @@ def _items(iterable: Iterable[Any]) -> Iterator[Any]:
         METER.boundary("marker")
 
 
-def _run_hidden() -> None:
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
-    if spec is not None and spec.loader is not None:
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
-
 def _start(settings: dict[str, Any]) -> None:
     global METER  # noqa: PLW0603 - the hooks look for it
     spec: Any = importlib.util.spec_from_file_location("variantscope_meter", f"{_FOLDER}/meter.py")
@@ -274,4 +274,6 @@ def _start(settings: dict[str, Any]) -> None:
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _FOLDER]  # noqa: PTH100
 if _VARIABLE in os.environ:
     _start(json.loads(os.environ[_VARIABLE]))
-_run_hidden()
+_of_user = importlib.machinery.PathFinder.find_spec("sitecustomize", sys.path)
+if _of_user is not None and _of_user.loader is not None:
+    _of_user.loader.exec_module(importlib.util.module_from_spec(_of_user))
