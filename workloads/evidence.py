@@ -145,7 +145,8 @@ def run_guarded(
             results.append(work())
         except Exception as error:  # noqa: BLE001 - a profiler's failure must not cost the run
             traceback.print_exc(file=sys.stderr)
-            results.append(failed(f"could not be used: {_first_line(error)}."))
+            line = (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")
+            results.append(failed(f"could not be used: {line}."))
 
     thread = threading.Thread(target=run, name="evidence", daemon=True)
     thread.start()
@@ -156,7 +157,3 @@ def run_guarded(
 def guarded_trace(work: Callable[[], AnyTrace], trace_type: type[AnyTrace], timeout_s: float = _TIMEOUT_S) -> AnyTrace:
     """Return the trace of the work; an empty one with a note if the profiler fails."""
     return run_guarded(work, lambda how: trace_type(notes=(f"The profiler {how}",)), timeout_s)
-
-
-def _first_line(error: Exception) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[0].rstrip(".")

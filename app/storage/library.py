@@ -169,7 +169,9 @@ class Library:
         """
         with transaction(self._db, self.path):
             self._require_runs(runs)
-            self._forbid_running(runs)
+            for run, owner in unfinished_runs(self._db.conn):
+                if run in runs and owner.is_alive():
+                    raise UserError(f"Run {run} is in progress; stop it first, or delete it when it has ended.")
             return self._set_deleted(runs, "deleted_utc_ns IS NULL", time.time_ns() if utc_ns is None else utc_ns)
 
     def restore(self, runs: Sequence[int]) -> list[int]:
@@ -258,11 +260,6 @@ class Library:
         for run in runs:
             if self._db.execute("SELECT 1 FROM runs WHERE run = ?", (run,)).fetchone() is None:
                 raise listing.no_such_run(run, self.path)
-
-    def _forbid_running(self, runs: Sequence[int]) -> None:
-        for run, owner in unfinished_runs(self._db.conn):
-            if run in runs and owner.is_alive():
-                raise UserError(f"Run {run} is in progress; stop it first, or delete it when it has ended.")
 
     def _set_deleted(self, runs: Iterable[int], condition: str, utc_ns: int | None) -> list[int]:
         moved = []

@@ -290,12 +290,13 @@ def test_a_killed_program_ends_its_run_with_the_reason_and_leaves_nothing(
 
 def test_a_program_that_was_suspended_when_the_link_was_closed_leaves_nothing(host_cache: Path, tmp_path: Path) -> None:
     with connected(host_cache, environment={"TMPDIR": str(tmp_path)}) as connection:
-        (program,) = psutil.Process(connection.process.process.pid).children()
+        guard = psutil.Process(connection.process.process.pid)
+        (program,) = guard.children()
         assert list(tmp_path.glob("variantscope-host-*"))
         program.suspend()
         connection.close()
         program.resume()
-        program.wait(LIMIT_S)
+        assert psutil.wait_procs([program, guard], timeout=LIMIT_S)[1] == []
     assert not list(tmp_path.glob("variantscope-host-*"))
 
 

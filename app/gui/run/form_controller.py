@@ -72,15 +72,11 @@ class FormMessages(QObject):
         self.error = self.result = ""
         self.retry = None
 
-    def take_away(self) -> None:
-        """Remove error and result, because something else is shown now."""
-        self.forget()
-        self.changed.emit()
-
     def try_again(self) -> None:
         """Read again; the reader shows the outcome."""
         retry = self.retry
-        self.take_away()
+        self.forget()
+        self.changed.emit()
         if retry is not None:
             retry()
 

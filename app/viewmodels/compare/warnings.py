@@ -362,16 +362,13 @@ def environment_warnings(runs: Sequence[StoredRun]) -> list[Statement]:
     omitted = {environment_keys.GPUS_USED_KEY, COMMIT_KEY, SOURCES_KEY, *([_VERSION_KEY] if has_warning else [])}
     omitted |= {"gpus_present"} if hosts else set()  # other hosts have other GPUs
     differing = (item for item in differing_environment(runs).items() if item[0] not in omitted)
+    on_gpus = all(int(run.row.spec.variant.get("gpus", 0)) for run in runs)
+    minor = (*_MINOR_KEYS, *([ONEDNN_KEY] if on_gpus else []))
     differences = [
-        _describe_difference(key, values, runs, "note" if _is_minor(runs, key) else "warning")
+        _describe_difference(key, values, runs, "note" if key in minor or _is_requested(runs, key) else "warning")
         for key, values in differing
     ]
     return [*hosts, *code, *differences]
-
-
-def _is_minor(runs: Sequence[StoredRun], key: str) -> bool:
-    on_gpus = key == ONEDNN_KEY and all(int(run.row.spec.variant.get("gpus", 0)) for run in runs)
-    return on_gpus or key in _MINOR_KEYS or _is_requested(runs, key)
 
 
 def _is_requested(runs: Sequence[StoredRun], key: str) -> bool:

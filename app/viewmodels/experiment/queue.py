@@ -246,8 +246,7 @@ class QueueModel:
         return self._current is not None and self._current.entry == entry
 
     def experiment_number(self, entry: int) -> int | None:
-        numbers = (progress.experiment for progress in (*self.entries, *self._ended) if progress.entry == entry)
-        return next(numbers, None)
+        return next((one.experiment for one in (*self.entries, *self._ended) if one.entry == entry), None)
 
     def handle(self, progress: ExperimentProgress, now_s: float) -> None:
         """Take the runner's progress, at `now_s` seconds of any clock."""

@@ -187,10 +187,6 @@ def _hook_call(owner: Any, name: str) -> None:
     setattr(owner, name, called)
 
 
-def _of_jax_profiler(module: Any) -> None:
-    _hook(module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary("a step that StepTraceAnnotation marks"))
-
-
 def _on_jax_event(event: str, _seconds: float, **_more: Any) -> None:
     METER.compiled_by_jax += event.endswith("backend_compile_duration")
 
@@ -211,7 +207,9 @@ _STEPS = {
     "tensorflow.python.eager.polymorphic_function.polymorphic_function": lambda module: _hook_call(
         module.Function, "__call__"
     ),
-    "jax._src.profiler": _of_jax_profiler,
+    "jax._src.profiler": lambda module: _hook(
+        module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary("a step that StepTraceAnnotation marks")
+    ),
 }
 
 
