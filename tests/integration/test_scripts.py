@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -317,6 +318,19 @@ def test_a_terminated_program_leaves_nothing_running(command: CommandLine, folde
     process.communicate(timeout=60)
     psutil.wait_procs([psutil.Process(pid) for pid in ranks if psutil.pid_exists(pid)], timeout=20)
     assert not processes_that_name(folder)
+
+
+def test_a_script_whose_program_was_killed_ends_at_its_first_step(command: CommandLine, folder: Path) -> None:
+    process = command.start("run", *SHORT, *script_command(folder, "steps.py", "--ms", "2000"))
+    for line in present(process.stderr):
+        if line.strip() == "import":
+            break
+    while not (scripts := set(processes_that_name(folder)) - {process.pid}):
+        threading.Event().wait(0.05)
+    trains = [psutil.Process(pid) for pid in scripts]
+    process.kill()
+    process.communicate()
+    assert psutil.wait_procs(trains, timeout=60)[1] == []
 
 
 def test_environment_variables_links_and_an_interrupt_reach_the_script(command: CommandLine, folder: Path) -> None:

@@ -68,8 +68,8 @@ _NO_STEP = {
     True: "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch, no "
     f"batch of Keras' fit, no step that JAX's StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at "
     "the end of each.",
-    False: "No step was seen, as no Python of the command imports what watches it: leave out -I, -S and -E, and where "
-    "it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
+    False: "No step was seen, as no Python of the command imports what watches it: leave out -I, -S, -E, and env -i; "
+    "where it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
 }
 """By whether the probe was imported: why no step was observed."""
 _CHANGED = (

@@ -53,7 +53,7 @@ class _Link:
         self._socket.settimeout(None)  # whatever the script's default is
         self._socket.connect(path)
         if self._socket.recv(1) != b"1":
-            raise ConnectionRefusedError("another process measures")
+            raise OSError("another process measures")
         threading.Thread(target=self._watch, name="variantscope", daemon=True).start()
 
     def _watch(self) -> None:
@@ -237,11 +237,9 @@ class Meter:
         self.wait_ns = 0
         self.batch_size = self.next_batch_size = 0
         self._state = "warm-up"
-        self._countdown = 1
-        self._block_steps = 1
+        self._countdown = self._block_steps = 1
         self._first_ns = self._compiled_ns = self._stepped_ns = self._said_ns = 0
-        self._compiled = 0
-        self._steps = self._all_steps = 0
+        self._compiled = self._steps = self._all_steps = 0
         self._block: Any = None
         self._pending: Any = None
         self._measured_steps = self._measured_ns = 0
@@ -275,8 +273,10 @@ class Meter:
         if self._link is None:
             try:
                 if any(os.environ.get(name, "0") != "0" for name in _RANKS) or _of_ranks("get_rank", 0):
-                    raise ConnectionRefusedError("rank 0 measures")
+                    raise OSError("rank 0 measures")
                 self._link = _Link(self._settings["socket"])
+            except ConnectionRefusedError:
+                os._exit(1)  # the worker was killed: nobody else would end this process
             except OSError:
                 self.on = False
                 return False
