@@ -292,9 +292,7 @@ def _present_files(origin: _Origin) -> Iterator[str]:
         folders[:] = [
             name
             for name in folders
-            if not name.startswith(".")
-            and name != "__pycache__"
-            and not os.access(Path(folder, name, "pyvenv.cfg"), os.F_OK)
+            if not name.startswith((".", "__pycache__")) and not os.access(Path(folder, name, "pyvenv.cfg"), os.F_OK)
         ]
         links = [name for name in folders if Path(folder, name).is_symlink()]
         yield from (os.path.relpath(Path(folder, name), origin.root) for name in (*links, *files))

@@ -129,9 +129,7 @@ def examples_per_step(command: Command, variant: Variant) -> int:
         # Neither names nor powers, so it cannot take long.
         value = eval(text) if _ARITHMETIC.fullmatch(text) else 0.0  # noqa: S307
     if value < 1 or value != int(value):
-        raise UsageError(
-            f"The examples of a step are a formula of numbers and + - * / ( ) with a whole result, not {text!r}."
-        )
+        raise UsageError(f"The examples of a step are a formula with + - * / ( ) and a whole result, not {text!r}.")
     return int(value)
 
 

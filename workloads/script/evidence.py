@@ -83,11 +83,7 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int)
     if ending.trace_error:
         notes.append(f"The profiler could not be used: {ending.trace_error}.")
     elif not trace.steps and variant["evidence"] == "trace":
-        why = (
-            "The script ended before its steps were traced"
-            if ending.kind == "ended"
-            else "Only PyTorch steps are traced"
-        )
+        why = "The script ended before a trace" if ending.kind == "ended" else "Only PyTorch steps are traced"
         notes.append(f"{why}, so the kernels of this script are not known.")
     return summarise(aspects, trace, ("trace",) if trace.kernels else (), tuple(filter(None, notes)))
 

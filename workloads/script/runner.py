@@ -255,9 +255,8 @@ class ScriptRun:
             also = few if 0 < gpus < ranks else ""
             return _finished("failed", f"The command ended with {how}{seen}; see its log.{also}")
         if ending is None:
-            return _finished(
-                "failed", f"{_NO_STEP[self._loaded.exists()]} The command has ended by itself; see its log."
-            )
+            by_itself = "The command has ended by itself; see its log."
+            return _finished("failed", f"{_NO_STEP[self._loaded.exists()]} {by_itself}")
         measured_s = ending.measured_ns / 1e9
         return _finished("failed", _TOO_FEW.format(steps=ending.steps, measured_s=measured_s, seconds=seconds))
 
@@ -313,6 +312,9 @@ def _link(command: Command, tree: Path) -> None:
                 raise UsageError(f"{name} is too far up to be linked: give the script the path {target}.")
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(target)
+        elif path.is_dir() and not path.is_symlink():  # git tracks some of its files
+            others = {f"{name}/{entry.name}": str(entry) for entry in Path(target).iterdir() if entry.exists()}
+            _link(msgspec.structs.replace(command, links=others), tree)
 
 
 def _mark_loop(command: Command, tree: Path) -> None:

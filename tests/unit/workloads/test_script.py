@@ -408,6 +408,10 @@ def test_what_lies_outside_a_copy_is_linked_beside_it_alone_and_not_changed(tmp_
         runner._mark_loop(Command(words=("python",), loop="x.py:1"), tree)
     runner._link(Command(words=("python",), links={"../data": str(tmp_path)}), tree)
     assert (tree.parent / "data").readlink() == tmp_path
+    (tree / "data").mkdir()
+    (tree / "data" / "own.py").touch()
+    runner._link(Command(words=("python",), links={"data": str(tmp_path)}), tree)
+    assert [path.name for path in (tree / "data").iterdir() if path.is_symlink()] == ["copy"]
     with pytest.raises(UsageError, match=r"\.\./\.\./data is too far up"):
         runner._link(Command(words=("python",), links={"../../data": str(tmp_path)}), tree)
 
