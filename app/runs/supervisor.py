@@ -3,6 +3,7 @@
 import contextlib
 import logging
 import queue
+import re
 import signal
 import threading
 import time
@@ -41,6 +42,7 @@ from workloads.protocol import (
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
 _CLOCK_ERROR_NS = 1_000_000_000
+_NO_FILE = re.compile("FileNotFoundError|No such file|[Dd]ownload|URLError|[Nn]ot found")
 """How far a message's time may lie outside the run."""
 _MOST_ENVIRONMENT_CHARS = 1_000_000
 
@@ -223,7 +225,9 @@ def form_outcome(ending: WorkerExit, framework: Framework = FRAMEWORK, *, of_scr
     message = f"It says “{ending.error_message}”." if ending.error_message else last
     is_explained = outcome.detail or ending.fault or ending.fatal_message or not message
     if outcome.name in ("failed", "crashed") and not is_explained:
-        return replace(outcome, reason=f"{outcome.reason} {message}")
+        remedy = " If git ignores the file, link it (--link; in the window, Link)."
+        also = remedy if of_script and _NO_FILE.search(message) else ""
+        return replace(outcome, reason=f"{outcome.reason} {message}{also}")
     return outcome
 
 

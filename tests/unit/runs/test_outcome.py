@@ -181,3 +181,5 @@ def test_an_error_in_the_log_explains_an_end_that_nothing_else_explains() -> Non
     full = replace(ending(failed), last_line="no data")
     assert form_outcome(full, of_script=True).reason == "It ended. Its log ends with “no data”."
     assert form_outcome(full).reason == form_outcome(ending(failed), of_script=True).reason == "It ended."
+    no_file = replace(full, error_message="RuntimeError: Dataset not found.")
+    assert "--link" in (form_outcome(no_file, of_script=True).reason or "")
