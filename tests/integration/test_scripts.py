@@ -217,6 +217,10 @@ def test_the_first_process_that_trains_for_long_is_measured(command: CommandLine
     document = command.read("run", *SHORT, "-C", str(folder), "--", "sh", "run.sh")
     measured(document)
     assert document["measured"]["steps"] > 100
+    assert "of one process alone" not in notes(document)
+    (folder / "run.sh").write_text(f"{sys.executable} steps.py --slow & {sys.executable} steps.py --slow")
+    document = command.read("run", *SHORT, "-C", str(folder), "--", "sh", "run.sh")
+    assert "of one process alone; 1 more of the command trained, too." in notes(document)
 
 
 @pytest.mark.parametrize("words", [(sys.executable, "-I"), ("env", "PYTHONPATH=.", sys.executable)])

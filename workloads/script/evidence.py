@@ -28,7 +28,6 @@ _OPTIMIZERS = (
     ("single-tensor", re.compile(r"addcdiv|addcmul|aten::(lerp|add)_")),
 )
 """How an optimizer updates its weights, by the kernels or operations of a step; the first match counts."""
-_ARGUMENTS = "Only the script knows what its arguments request; this shows what ran."
 
 
 class Ending(msgspec.Struct, kw_only=True):
@@ -66,7 +65,7 @@ class Ending(msgspec.Struct, kw_only=True):
     trace_error: Text = ""
 
 
-def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int) -> Evidence:
+def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int, *, others: int) -> Evidence:
     """Return the evidence of a script that ran steps since `begin_ns`, with its trace if the file exists."""
     gpu = bool(ending.gpus)
 
@@ -76,10 +75,12 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int)
     trace = guarded_trace(read_file, TorchTrace) if ending.traced_steps else TorchTrace()
     aspects = [
         *(Aspect(name=name, requested=CHOICE, actual=actual) for name, actual in _seen(ending, trace, gpu=gpu)),
-        Aspect(name="arguments", requested="", reason=_ARGUMENTS),
+        Aspect(name="arguments", requested="", reason="Only the script knows what they request; this shows what ran."),
     ]
     share = tensor_core_share(trace.kernels)
     notes = [*_notes(ending), exchange_note(trace), share_note(share) if gpu else None, *trace.notes]
+    if others:
+        notes.append(f"The figures are of one process alone; {others} more of the command trained, too.")
     if ending.trace_error:
         notes.append(f"The profiler could not be used: {ending.trace_error}.")
     elif not trace.steps and variant["evidence"] == "trace":
@@ -134,8 +135,7 @@ def _notes(ending: Ending) -> Iterator[str]:
             share = 100 * ending.waited_ns / ending.measured_ns
             yield f"The script waited for its loader in {share:.1f} % of the steps' time."
     if not ending.examples:
-        unknown = "How many examples a step has is not known, so each step counts as one example"
-        yield f"{unknown} (--examples sets it; in the window, Examples per step)."
+        yield "Each step counts as one example, for want of a number (--examples; in the window, Examples per step)."
     if ending.skipped:
         yield f"A GradScaler skipped {ending.skipped:,} updates, whose steps count like others."
     if ending.outside:

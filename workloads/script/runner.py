@@ -89,7 +89,7 @@ class ScriptRun:
         self._variant = start.spec.variant
         self._report = report
         self._stopped = stopped
-        self._blocks = 0
+        self._blocks = self._others = 0
         self._phases: set[str] = set()
         self._ending: Ending | None = None
         self._broken = ""
@@ -181,6 +181,7 @@ class ScriptRun:
                         connection = connections.enter_context(listener.accept()[0])
                         with contextlib.suppress(OSError):
                             connection.sendall(b"0" if claimed else b"1")
+                        self._others += claimed
                         if not claimed:
                             selector.register(connection, selectors.EVENT_READ)
                         claimed = True
@@ -234,7 +235,7 @@ class ScriptRun:
         """Report what ran; return how the run ends."""
         ending, seconds = self._ending, float(self._variant["seconds"])
         if ending is not None and ending.measured_steps:
-            self._report(script_evidence(self._variant, ending, trace, self._begin_ns))
+            self._report(script_evidence(self._variant, ending, trace, self._begin_ns, others=self._others))
         if ending is not None:
             self._report(EnvironmentInfo(environment={name: plain(text) for name, text in ending.environment.items()}))
         if reason == "stopped":
