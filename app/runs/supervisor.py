@@ -508,6 +508,7 @@ class Supervisor:
                 self._forward(item)
             case LogLine(text=text):
                 _log.debug("%s", text)
+                text = re.sub(r"\x1b\[[\d;]*m", "", text)  # styles
                 self._fatal_message = fatal_message(text) or self._fatal_message
                 self._error_message = error_message(text) or self._error_message
                 self._last_line = text[:_MAX_SHOWN_CHARS] if any(map(str.isalnum, text)) else self._last_line

@@ -188,7 +188,7 @@ def test_a_bug_in_a_sink_is_not_hidden() -> None:
 
 def test_fatal_words_of_the_log_are_kept() -> None:
     ending, *_ = watch(
-        HELLO, LogLine(1, "F0000 1.2 3 a.cc:4] Check failed"), LogLine(2, "E1Error: a"), LogLine(3, "--"), Exited(-6)
+        HELLO, LogLine(1, "F0000 a.cc:4] Check failed"), LogLine(2, "\x1b[1mE1Error: a"), LogLine(3, "--"), Exited(-6)
     )
     assert (ending.fatal_message, ending.error_message, ending.exit_code) == ("Check failed", "E1Error: a", -6)
     assert ending.last_line == ending.error_message
