@@ -258,7 +258,7 @@ def test_a_block_on_a_gpu_is_read_when_the_next_one_has_ended(
     cuda.current_stream = ["of another thread", "of the clock's thread"].pop
     monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda, __version__="0"))
     # A block's end, then the next one's begin.
-    Event.times, Event.waited = [0.0, 250.0, 250.0, 500.0, 500.0, 750.0, 751.0, 900.0, 900.0], []
+    Event.times, Event.waited = [0.0, 250.0, 250.0, 500.0, 500.0, 2750.0], []
     meter.boundary("optimizer")
     meter._state, meter._first_ns, meter._settings["warmup"] = "warm-up", 1, 1
     meter.boundary("optimizer")
@@ -267,9 +267,10 @@ def test_a_block_on_a_gpu_is_read_when_the_next_one_has_ended(
     assert Event.waited == [0.0]
     meter.boundary("optimizer")
     assert Event.waited == [0.0, 250.0]
-    meter._steps, meter._stepped_ns = meter._steps + 8, meter._stepped_ns - 100_000_000
+    meter._steps, meter._stepped_ns = meter._steps + 8, meter._stepped_ns - 400_000_000
     meter.interrupt("evaluation")  # the GPU may have worked on those for most of the time since
     assert meter._block_steps == 4
+    assert meter._pause[1] - meter._start_ns == pytest.approx(2_500_000_000)  # 10 steps of 250 ms
     meter.on = False
     meter._link.say(type="ending")
     worker.close()

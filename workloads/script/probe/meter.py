@@ -370,7 +370,9 @@ class Meter:
         self._last_ns = end_ns
         if begun_ns > _UNCERTAIN * (end_ns - start_ns) and self._clock.is_behind:
             # The device worked on the steps for an unknown part of this; shorter blocks end before an epoch does.
-            self._last_ns, self._block_steps = end_ns + begun_ns, max(1, steps // 2)
+            worked_ns = steps * self._measured_ns // max(1, self._measured_steps)
+            self._last_ns = min(max(end_ns, start_ns + worked_ns), end_ns + begun_ns)
+            self._block_steps = max(1, steps // 2)
             return
         if not steps:
             self._lost["compilation"] = self._lost.get("compilation", 0) + end_ns - start_ns
@@ -497,21 +499,18 @@ def _describe_process(settings: dict[str, Any], how: str) -> dict[str, Any]:
     """Return versions and devices of this process, and the user's modules from outside the frozen tree."""
     (torch, jax, tensorflow), keras = _used(how), sys.modules.get("keras")
     environment = {"python": sys.version.partition(" ")[0]}
+    for name, module in (("pytorch", torch), ("tensorflow", tensorflow), ("keras", keras), ("jax", jax)):
+        if version := getattr(module, "__version__", None):
+            environment[name] = str(version).partition("+")[0]
     devices = set()
-    if torch is not None:
-        environment["pytorch"] = str(torch.__version__).partition("+")[0]
-        if torch.cuda.is_initialized():
-            devices |= {f"GPU:{torch.cuda.current_device()}"}
-            environment["pytorch_cuda"] = str(torch.version.cuda)
-            cudnn = torch.backends.cudnn.version() or 0
-            environment["pytorch_cudnn"] = f"{cudnn // 10_000}.{cudnn // 100 % 100}.{cudnn % 100}"
+    if torch is not None and torch.cuda.is_initialized():
+        devices |= {f"GPU:{torch.cuda.current_device()}"}
+        environment["pytorch_cuda"] = str(torch.version.cuda)
+        cudnn = torch.backends.cudnn.version() or 0
+        environment["pytorch_cudnn"] = f"{cudnn // 10_000}.{cudnn // 100 % 100}.{cudnn % 100}"
     if tensorflow is not None:
-        environment["tensorflow"] = tensorflow.__version__
         devices |= {device.name for device in tensorflow.config.list_logical_devices("GPU")}
-    if keras is not None and hasattr(keras, "__version__"):
-        environment["keras"] = keras.__version__
     if jax is not None:
-        environment["jax"] = jax.__version__
         devices |= {str(device) for device in jax.devices() if device.platform != "cpu"}
     folder = settings["user_folder"] + os.sep
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
