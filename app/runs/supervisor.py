@@ -41,8 +41,8 @@ from workloads.protocol import (
 )
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
-_CLOCK_ERROR_NS = 1_000_000_000
 _NO_FILE = re.compile("FileNotFoundError|No such file|[Dd]ownload|URLError|[Nn]ot found")
+_CLOCK_ERROR_NS = 1_000_000_000
 """How far a message's time may lie outside the run."""
 _MOST_ENVIRONMENT_CHARS = 1_000_000
 
