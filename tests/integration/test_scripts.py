@@ -173,6 +173,12 @@ def test_keras_without_fit(command: CommandLine, folder: Path, kind: str, step: 
     assert f"A step is {step};" in notes(document)
 
 
+@pytest.mark.tensorflow
+def test_an_update_that_jax_compiles_is_no_step(command: CommandLine, folder: Path) -> None:
+    words = ("-e", "KERAS_BACKEND=jax", *script_command(folder, "keras_in_jax.py"))
+    assert command.read("run", *SHORT, *words, status=1)["reason"].startswith("No step was seen")
+
+
 def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> None:
     before = tree_hash(folder)
     document = command.read("run", *SHORT, "--loop", "jax_loop.py:14", *script_command(folder, "jax_loop.py"))
@@ -192,7 +198,7 @@ ENDINGS = {
     "status": "The command ended with exit status 3; see its log.",
     "SIGKILL": "The command ended with signal 9 (Killed, often because memory ran out) before its steps could be",
     "few": "The command ended after 5 steps, 0.0 s of 0.6 s measured; let it train longer.",
-    "_exit": "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch,",
+    "_exit": "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch or",
     "hang": "The script completed no further step for 6 s, and was ended; see its log. If a step takes longer, set "
     "first_step_limit=12.",
 }

@@ -65,9 +65,9 @@ _LEAST_BLOCKS = 3
 """This many measured blocks are a result even if the command ended early."""
 _LOOP = "the loop whose iterations are steps (--loop train.py:42; in the window, Loop of steps)"
 _NO_STEP = {
-    True: "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch, no "
-    f"batch of Keras' fit, no step that JAX's StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at "
-    "the end of each.",
+    True: "No step was seen in a process with the command's environment: no update by an optimizer of PyTorch or "
+    f"Keras, no step that JAX's StepTraceAnnotation marks. Name {_LOOP}, or call variantscope.step() at the end of "
+    "each.",
     False: "No step was seen, as no Python of the command imports what watches it: leave out -I, -S, -E, and env -i; "
     "where it sets PYTHONPATH, keep what is there, as PYTHONPATH=src:$PYTHONPATH.",
 }

@@ -160,9 +160,10 @@ def _of_keras_optimizer(module: Any) -> None:
         calls = _CALLS.get(threading.get_ident())
         if not calls and type(threading.current_thread()).__module__.startswith("tensorflow."):  # of a replica
             calls = next(filter(None, tuple(_CALLS.values())), None)
+        jax = sys.modules.get("jax._src.core")
         if calls:  # once, where TensorFlow or JAX compiles what is called
             _TRAINING.add(id(calls[0]))
-        else:
+        elif jax is None or jax.trace_state_clean():  # else JAX compiles a function that nobody observes
             METER.calls.stepped(optimizer, "apply")
 
     _hook(module.BaseOptimizer, "apply", applied, after=True)
