@@ -10,7 +10,7 @@ from types import FunctionType
 
 from workloads.framework import FRAMEWORKS, framework_of
 from workloads.interpreter import install_command
-from workloads.protocol import MOST_TRACEBACK_CHARS, Finished, Source, Variant, WorkerOutcome, plain, sentence
+from workloads.protocol import MOST_TRACEBACK_CHARS, STYLES, Finished, Source, Variant, WorkerOutcome, plain, sentence
 
 
 class RefusedError(Exception):
@@ -41,7 +41,7 @@ class KnownError:
     reason: str | None = None
 
 
-_COLOURS_AND_LABELS = re.compile(r"\x1b\[[0-9;]*m|\{\{[^{}]*\}\} ")
+_STYLES_AND_LABELS = re.compile(rf"{STYLES.pattern}|\{{\{{[^{{}}]*\}}\}} ")
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+)', re.MULTILINE)
 _OF_A_REPLICA = re.compile(r"\ACaught \w+ in replica .*?^[\w.]+: ", re.DOTALL | re.MULTILINE)
 """What `DataParallel` puts before an error of one of its threads: the replica and that thread's traceback."""
@@ -83,7 +83,7 @@ def describe_error(error: BaseException) -> str:
     """Return the error's kind and the first line of its message that says what is wrong, not where; shortened."""
     # A syntax error without its file and line: the sentence already begins with them.
     message = error.msg if isinstance(error, SyntaxError) else str(error)
-    message = _COLOURS_AND_LABELS.sub("", _OF_A_REPLICA.sub("", message))
+    message = _STYLES_AND_LABELS.sub("", _OF_A_REPLICA.sub("", message))
     if isinstance(error, StopIteration):
         message = message or "an iterator has no more values"
     lines = [line.strip() for line in message.splitlines() if line.strip()]

@@ -395,6 +395,8 @@ _SHOWN_BYTES = 100
 _encoder = msgspec.json.Encoder()
 _message_decoder: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _start_decoder: msgspec.json.Decoder[Start] = msgspec.json.Decoder(Start)
+STYLES = re.compile(r"\x1b\[[\d;]*m")
+"""What colours a terminal's text."""
 
 
 def plain(text: str) -> str:

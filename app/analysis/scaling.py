@@ -7,6 +7,7 @@ accounted for in time: each part of the longer step against the same part of an 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median_low
 from typing import Literal
 
 import numpy as np
@@ -122,9 +123,9 @@ def scalings(runs: Sequence[StoredRun]) -> list[Scaling]:
 def _gpu_count_results(runs: Sequence[StoredRun]) -> list[GpuCountResult]:
     groups: dict[tuple[object, ...], list[StoredRun]] = {}
     for run in runs:
-        variant, batch_size = run.row.spec.variant, step_examples(run.row.spec, run.row.summary)
-        if variant.get("gpus") and batch_size and throughputs([run.row]):
-            key = (_fixed_settings(run), variant["gpus"], batch_size, variant.get("all_reduce"))
+        variant, examples = run.row.spec.variant, step_examples(run.row.spec, run.row.summary)
+        if variant.get("gpus") and examples and throughputs([run.row]):
+            key = (_fixed_settings(run), variant["gpus"], variant.get("batch_size"), variant.get("all_reduce"))
             groups.setdefault(key, []).append(run)
     return [_gpu_count_result(group) for group in groups.values()]
 
@@ -150,15 +151,15 @@ def _scaling_kind(few: GpuCountResult, many: GpuCountResult) -> ScalingKind | No
 
 
 def _gpu_count_result(group: Sequence[StoredRun]) -> GpuCountResult:
-    row = group[0].row
-    throughput, batch_size = mean(throughputs([run.row for run in group])), step_examples(row.spec, row.summary)
+    rows = [run.row for run in group]
+    throughput, batch_size = mean(throughputs(rows)), median_low(step_examples(row.spec, row.summary) for row in rows)
     assert throughput is not None, "only runs that measured something are grouped"
     step_ms = 1000 * batch_size / throughput.value
     traced = mean_step([step for run in group if (step := run_traced_step(run)) is not None])
     parts = step_parts(traced, step_ms)
     evidence = [run.evidence for run in group if run.evidence is not None and run.evidence.devices]
     return GpuCountResult(
-        gpus=int(row.spec.variant["gpus"]),
+        gpus=int(rows[0].spec.variant["gpus"]),
         batch_size=batch_size,
         runs=tuple(group),
         throughput=throughput,

@@ -35,8 +35,7 @@ def without_waits(evidence: Evidence) -> Evidence:
     on two and four H200s, the time of kernels repeats within 4.3 % so, and within 42 % with the waits. Copies between
     GPUs wait for nobody. `span_ns` of all GPUs and the timeline stay as traced.
     """
-    exchanges = [kernel for kernel in evidence.kernels if kernel.kind == "communication"]
-    waiting = {kernel for kernel in exchanges if not kernel.name.lower().startswith("memcpy")}
+    waiting = {k for k in evidence.kernels if k.kind == "communication" and not k.name.lower().startswith("memcpy")}
     exchange_ns = sum(kernel.time_ns for kernel in waiting)
     if not exchange_ns or not evidence.devices:
         return evidence

@@ -138,8 +138,9 @@ class TelemetryRecorder:
             self._occupies_gpus = event.phase not in ("import", "evidence", "finish")
             if self._with_energy:
                 self._feed.read_energy()
-        elif isinstance(event, SlowSample) and _was_energy_read(event) and event.t_ns > self._final_ns:
-            self._awaited.discard(event.device)
+        elif isinstance(event, SlowSample) and event.t_ns > self._final_ns:
+            if event.energy_mj is not None or "energy_mj" in event.implausible:
+                self._awaited.discard(event.device)
         elif isinstance(event, FieldsUpdated) and "energy_mj" in event.fields:
             self._with_energy.add(event.device)
         elif isinstance(event, DeviceLost):
@@ -196,10 +197,6 @@ class TelemetryRecorder:
                 self._lost.discard(device.device)
                 if device.fields:
                     self._inbox.put(FieldsUpdated(device=device.device, fields=device.fields, absent=device.absent))
-
-
-def _was_energy_read(sample: SlowSample) -> bool:
-    return sample.energy_mj is not None or "energy_mj" in sample.implausible
 
 
 def run_devices(inventory: Inventory, gpu_uuids: Sequence[str]) -> tuple[Device, ...]:

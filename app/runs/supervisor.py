@@ -22,6 +22,7 @@ from app.values.samples import Device, DeviceLost, FieldsUpdated, LogLine, Telem
 from workloads.catalog import FRAMEWORK, Framework, is_custom
 from workloads.protocol import (
     PROTOCOL_VERSION,
+    STYLES,
     Block,
     Calibration,
     DataReady,
@@ -41,7 +42,7 @@ from workloads.protocol import (
 )
 
 _PHASES: tuple[PhaseName, ...] = get_args(PhaseName)
-_NO_FILE = re.compile("FileNotFoundError|No such file|[Dd]ownload|URLError|[Nn]ot found")
+_NO_FILE = re.compile("FileNotFoundError|No such file|[Dd]ownload|URLError|[Dd]ata(set)? not found")
 _CLOCK_ERROR_NS = 1_000_000_000
 """How far a message's time may lie outside the run."""
 _MOST_ENVIRONMENT_CHARS = 1_000_000
@@ -508,7 +509,7 @@ class Supervisor:
                 self._forward(item)
             case LogLine(text=text):
                 _log.debug("%s", text)
-                text = re.sub(r"\x1b\[[\d;]*m", "", text)  # styles
+                text = STYLES.sub("", text)
                 self._fatal_message = fatal_message(text) or self._fatal_message
                 self._error_message = error_message(text) or self._error_message
                 self._last_line = text[:_MAX_SHOWN_CHARS] if any(map(str.isalnum, text)) else self._last_line

@@ -55,6 +55,19 @@ def test_a_script_scales_by_the_examples_that_were_counted(examples: tuple[int, 
     assert [(pair.few.batch_size, pair.many.batch_size) for pair in pairs] == [examples] * len(kinds)
 
 
+def test_runs_of_a_script_whose_last_batches_were_smaller_are_of_one_variant() -> None:
+    def of_script(run: StoredRun, gpus: int, examples: int) -> StoredRun:
+        summary = replace(run.row.summary, measured_steps=100, measured_examples=examples, throughput=1e3)
+        spec = RunSpec(workload="script:train.py", variant={"gpus": gpus, "command": "torchrun train.py"})
+        return replace(run, row=replace(run.row, spec=spec, summary=summary))
+
+    counts = ((1, 3200), (1, 3110), (1, 3200), (2, 6400), (2, 6400), (2, 6280))
+    runs = [of_script(run, *count) for run, count in zip((*ONE, *IDEAL, *TALKING), counts, strict=True)]
+    (pair,) = scalings(runs)
+    assert (pair.kind, pair.few.batch_size, pair.many.batch_size) == ("weak", 32, 64)
+    assert (len(pair.few.runs), len(pair.many.runs)) == (3, 3)
+
+
 def test_all_numbers_of_gpus_over_the_same_few_are_one_family() -> None:
     one, two = (*ONE, *again(ONE, 100)), (*TALKING, *again(TALKING, 100))
     four = tuple(
