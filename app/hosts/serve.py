@@ -172,12 +172,11 @@ def host_hello() -> messages.HostHello:
 class Reports:
     """Writes reports to stdout; other output, in Python or below, goes to stderr. Thread: any."""
 
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
+    def __init__(self, scratch: Path) -> None:
+        self._lock, self._scratch, self._is_full = threading.Lock(), scratch, False
         self._output = os.dup(1)
         os.dup2(2, 1)
         os.set_blocking(self._output, True)
-        self._is_full = False
 
     def say(self, report: msgspec.Struct | bytes) -> None:
         """Send this, or an encoded one; waits while nobody reads. Raises `UserError` if a recording's disk is full."""
@@ -212,7 +211,8 @@ class Reports:
             while view:
                 view = view[os.write(self._output, view) :]
         except BrokenPipeError:
-            os._exit(0)  # the guard ends everything
+            end_everything(self._scratch)  # the guard may have been killed
+            os._exit(0)
         except OSError as error:
             # The line is incomplete, and what follows needs space.
             os.ftruncate(self._output, max(0, os.fstat(self._output).st_size - _RESERVED_BYTES))
@@ -228,7 +228,7 @@ class Server:
 
     def __init__(self, scratch: Path, guard: int, *, is_detached: bool) -> None:
         self._scratch, self._guard, self._is_detached = scratch, guard, is_detached
-        self._reports = Reports()
+        self._reports = Reports(scratch)
         self._feed = TelemetryFeed()
         self._leases = Leases()
         self._idle_state = IdleState()

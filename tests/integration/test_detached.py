@@ -304,13 +304,13 @@ def test_what_a_damaged_folder_says(entry: HostEntry, folder: Path) -> None:
 
 
 RECORD = """\
-import resource, sys
+import pathlib, resource, sys
 from app.errors import UserError
 from app.hosts import serve
 from app.values.fields import Sample
 from app.values.samples import LogLine
 serve.MOST_RECORDING_BYTES = 300
-reports = serve.Reports()
+reports = serve.Reports(pathlib.Path("absent"))
 for t_ns in range(20):
     reports.record(Sample(t_ns=t_ns, device="host"))
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
