@@ -2,8 +2,9 @@
 
     python -m tests.gpu.custom_step ROUNDS FILE.py:NAME [NAME=VALUE …]
 
-By hand is a loop over batches on the device that waits for it at its end alone. The order is reversed each round. The
-interval is of the mean of the rounds' ratios, by Student's t.
+By hand is a loop over batches on the device that waits for it at its end alone. Both sides of a round make as many steps
+to warm up and as many that count, about a second of them; the order is reversed each round. The interval is of the mean
+of the rounds' ratios, by Student's t.
 """
 
 import importlib
@@ -23,11 +24,12 @@ from workloads.custom.source import describe_file
 from workloads.protocol import Block, RunSpec
 from workloads.training import Loop, Task, TrainingPlan
 
-_ROUND_S = 0.5
+_ROUND_S = 1.0
+_WARMUP_STEPS = 10
 
 
 def by_hand(spec: RunSpec, path: Path, function: str) -> Any:
-    """Return a function of seconds that trains by hand and returns milliseconds per step."""
+    """Return a function that warms up, trains that many steps by hand and returns milliseconds per step."""
     import torch
 
     sys.path.insert(0, str(path.parent))
@@ -50,25 +52,26 @@ def by_hand(spec: RunSpec, path: Path, function: str) -> Any:
         if device.type == "cuda":
             torch.cuda.synchronize()
 
-    def train(seconds: float) -> float:
-        steps, start_s = 0, time.perf_counter()
-        while time.perf_counter() - start_s < seconds:
+    def train(steps: int) -> float:
+        for number in range(-_WARMUP_STEPS, steps):
+            if number == 0:
+                wait()
+                start_s = time.perf_counter()
             optimizer.zero_grad()
             with torch.autocast(device.type, torch.bfloat16, enabled=bfloat16):
-                result = compiled(*batches[steps % len(batches)])
+                result = compiled(*batches[number % len(batches)])
             result.backward()
             optimizer.step()
-            steps += 1
         wait()
         return 1e3 * (time.perf_counter() - start_s) / steps
 
     return train
 
 
-def by_program(task: Task, seconds: float) -> float:
-    """Run the program's own loop for that time and return milliseconds per measured step."""
+def by_program(task: Task, steps: int) -> float:
+    """Run the program's own loop for that many steps and return milliseconds per measured step."""
     messages: list[Any] = []
-    plan = TrainingPlan(warmup_steps=20, seconds=seconds, steps=0)
+    plan = TrainingPlan(warmup_steps=_WARMUP_STEPS, seconds=0.0, steps=steps)
     Loop(task, plan, messages.append, lambda: False).run()
     blocks = [message for message in messages if isinstance(message, Block) and message.phase == "measure"]
     return (blocks[-1].end_ns - blocks[0].start_ns) / 1e6 / sum(block.steps for block in blocks)
@@ -86,16 +89,18 @@ def main(rounds: int, workload: str, settings: dict[str, str]) -> None:
     import_libraries(spec, [gpu.uuid for gpu in machine.gpus][: int(spec.variant["gpus"])])
     task = build(spec, source)
     train = by_hand(spec, path, function)
+    by_program(task, _WARMUP_STEPS), train(_WARMUP_STEPS)  # compile
+    steps = max(10, round(1e3 * _ROUND_S / train(_WARMUP_STEPS)))
     pairs = []
-    for number in range(-2, rounds):  # the first two compile and warm up
+    for number in range(rounds):
         if number % 2:
-            hand_ms, program_ms = train(_ROUND_S), by_program(task, _ROUND_S)
+            hand_ms, program_ms = train(steps), by_program(task, steps)
         else:
-            program_ms, hand_ms = by_program(task, _ROUND_S), train(_ROUND_S)
+            program_ms, hand_ms = by_program(task, steps), train(steps)
         pairs.append((hand_ms, program_ms))
-    ratio = intervals.mean([program_ms / hand_ms for hand_ms, program_ms in pairs[2:]])
+    ratio = intervals.mean([program_ms / hand_ms for hand_ms, program_ms in pairs])
     assert ratio is not None
-    hand_ms, program_ms = (statistics.median(side) for side in zip(*pairs[2:], strict=True))
+    hand_ms, program_ms = (statistics.median(side) for side in zip(*pairs, strict=True))
     words = " ".join(f"{name}={value}" for name, value in settings.items())
     print(
         f"{function} {words}: by hand {hand_ms:.3f} ms, by the program {program_ms:.3f} ms, ratio {ratio}", flush=True
