@@ -4,8 +4,8 @@ import functools
 
 import pytest
 
-from tests.lstm_answers import Answers, answers
-from tests.numerics import GOAL, Row, cases, reference, rows, worst_error
+from tests.lstm_answers import Answers
+from tests.numerics import GOAL, Row, cases, error_of, reference, rows
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("float32_on_the_gpu")]
 
@@ -25,4 +25,4 @@ def expected(title: str) -> Answers:
 def test_it_computes_what_an_independent_one_does(row: Row, title: str) -> None:
     variant = row.variant(CASES[title], gpu=True)
     assert variant is not None
-    assert worst_error(answers(variant, "gru"), expected(title)) < GOAL
+    assert error_of(variant, "gru", expected(title)) < GOAL

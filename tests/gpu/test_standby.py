@@ -32,13 +32,13 @@ def _run(services: RunServices, framework: str, gpu: int) -> StoredRun:
 @pytest.mark.parametrize(("framework", "module"), [("tensorflow", "tensorflow"), ("pytorch", "torch"), ("jax", "jax")])
 def test_it_uses_the_gpu_that_its_order_names(feed: TelemetryFeed, tmp_path: Path, framework: str, module: str) -> None:
     pytest.importorskip(module)
-    last = len(feed.wait_inventory().machine.gpus) - 1
+    first, *_, last = [gpu.index for gpu in feed.wait_inventory().machine.gpus * 2]
     leases = Leases(tmp_path)
     with closing(StandbyLauncher(leases, lambda: True)) as launcher:
         services = RunServices(
             database=tmp_path / "gpu.db", host=Host(telemetry=feed, launcher=launcher, leases=leases)
         )
-        cold = _run(services, framework, 0)
+        cold = _run(services, framework, first)
         assert launcher.wait_ready()
         warm = _run(services, framework, last)
     assert (cold.environment.get("standby"), warm.environment.get("standby")) == (None, "yes")
