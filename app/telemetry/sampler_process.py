@@ -11,8 +11,8 @@ from typing import BinaryIO, Protocol
 
 import msgspec
 
-from app.log import child_environment
-from app.paths import ROOT, python_environment
+from app.log import child_environment, log_file
+from app.paths import ROOT, open_private, python_environment
 from app.telemetry.messages import SamplerCommand, SamplerMessage
 
 
@@ -83,14 +83,21 @@ class SamplerProcess:
 
     def __init__(self, hz: float) -> None:
         """Start the process, which ends when its stdin closes; raises `OSError`."""
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "app.telemetry.sampler", str(hz)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=ROOT,
-            env={**python_environment(), **_SINGLE_THREAD, **child_environment()},
-            start_new_session=True,
-        )
+        with contextlib.ExitStack() as files:
+            stderr = None  # the program's, where the log cannot be written
+            if log := log_file():
+                with contextlib.suppress(OSError):
+                    stderr = files.enter_context(open(log, "ab", opener=open_private))
+            self.process = subprocess.Popen(
+                # A driver has crashed it before it could open a log: the stacks are written from the start on.
+                [sys.executable, "-X", "faulthandler", "-m", "app.telemetry.sampler", str(hz)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                cwd=ROOT,
+                env={**python_environment(), **_SINGLE_THREAD, **child_environment()},
+                start_new_session=True,
+            )
         _log.info("sampler %d started at %g Hz", self.process.pid, hz)
 
     def messages(self) -> Iterator[SamplerMessage]:

@@ -19,6 +19,7 @@ import pytest
 from app.errors import TelemetryError
 from app.telemetry.feed import TelemetryFeed
 from app.telemetry.messages import SamplerMessage
+from app.telemetry.sampler_process import SamplerProcess
 from app.values.fields import Sample
 from app.values.samples import HOST, DeviceLost, Inventory, TelemetryGap
 from tests.fakes.nvml import TWO_H200
@@ -165,6 +166,24 @@ def test_a_killed_sampler_is_replaced_and_follows_the_same_process(feed: Telemet
         pass
     again = first(messages, lambda sample: sample.worker_memory_bytes is not None)
     assert again.t_ns > gap.t_ns
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_a_crashed_sampler_leaves_its_stacks_in_the_log(
+    writable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "program.log"
+    if not writable:
+        log.mkdir()
+    monkeypatch.setattr("app.telemetry.sampler_process.log_file", lambda: log)
+    sampler = SamplerProcess(20.0)
+    messages = sampler.messages()
+    assert isinstance(next(messages), Inventory)
+    sampler.process.send_signal(signal.SIGSEGV)
+    list(messages)
+    assert sampler.exit_code() == -signal.SIGSEGV
+    sampler.end()
+    assert not writable or "Fatal Python error: Segmentation fault" in log.read_text(encoding="utf-8")
 
 
 def test_a_sampler_that_ends_again_and_again_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
