@@ -1,6 +1,7 @@
 """A custom workload in PyTorch: the user's module, loss, data and optimizer, checked and built into a task."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import is_dataclass
 from typing import Any
 
 import numpy as np
@@ -67,7 +68,11 @@ class CustomModel(Model):
 
 
 def _tensors(nest: Any) -> list[Tensor]:
-    return [leaf for leaf in tree_leaves(nest) if isinstance(leaf, Tensor)]
+    """Return the tensors in nested containers, and in dataclasses, into which PyTorch does not look."""
+    tensors = []
+    for leaf in tree_leaves(nest):
+        tensors += _tensors(vars(leaf)) if is_dataclass(leaf) else [leaf] if isinstance(leaf, Tensor) else []
+    return tensors
 
 
 class CustomWorkload:

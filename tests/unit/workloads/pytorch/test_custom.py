@@ -227,6 +227,19 @@ def test_outputs_that_are_no_tensors_are_told_in_inference() -> None:
         losses_of(given, 1, mode="inference")
 
 
+def test_outputs_in_a_dataclass_are_seen_in_both_modes() -> None:
+    answer = "return Answer(self.head(found.mean((2, 3))), 'x')"
+    given = source(
+        NET,
+        ("from torch import nn", "from dataclasses import dataclass\nfrom torch import nn"),
+        ("class Net(", "@dataclass\nclass Answer:\n    logits: object\n    name: str\n\n\nclass Net("),
+        ("return self.head(found.mean((2, 3)))", answer),
+        ("nn.CrossEntropyLoss()", "lambda outputs, targets: nn.functional.cross_entropy(outputs.logits, targets)"),
+    )
+    for mode in ("train", "inference"):
+        assert evidence_of(given, mode=mode).actual["examples"] == "different examples"
+
+
 def test_a_file_has_the_framework_that_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KERAS_BACKEND", "tensorflow")
     assert {workload.framework for workload in describe_file(source()).workloads} == {"pytorch"}
