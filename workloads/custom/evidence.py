@@ -110,7 +110,7 @@ def training_aspects(findings: Findings | str, *, trains: bool) -> Iterator[Aspe
     if trains:
         yield _training(findings)
     if not isinstance(findings.distinct, tuple) or findings.distinct[0] > 1:
-        yield _examples(findings)
+        yield _examples(findings, trains=trains)
 
 
 def _training(findings: Findings) -> Aspect:
@@ -130,7 +130,7 @@ def _training(findings: Findings) -> Aspect:
     return Aspect(name="training", requested=requested, actual=actual, reason=" ".join(reasons) or None)
 
 
-def _examples(findings: Findings) -> Aspect:
+def _examples(findings: Findings, *, trains: bool) -> Aspect:
     if isinstance(findings.distinct, str):
         return Aspect(name="examples", requested=_DIFFERENT, reason=findings.distinct)
     examples, different, outputs = findings.distinct
@@ -139,6 +139,7 @@ def _examples(findings: Findings) -> Aspect:
         reason = f"Different examples in a batch of {examples}: {different}."
     elif outputs <= max(1, _FEW * different):
         reason = f"Different outputs for {different} different examples: {outputs}."
+        reason += "" if trains else " Running statistics that no training has updated can do that."
     return Aspect(name="examples", requested=_DIFFERENT, actual=None if reason else _DIFFERENT, reason=reason)
 
 

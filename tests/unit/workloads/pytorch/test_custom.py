@@ -343,6 +343,11 @@ def test_outputs_are_those_of_the_mode_that_ran(change: tuple[str, str]) -> None
     assert evidence.actual["examples"] == "different examples"
 
 
+def test_of_equal_outputs_in_inference_it_names_statistics_that_no_training_has_updated() -> None:
+    evidence = evidence_of(source(NET, SHRINKING), mode="inference")
+    assert "Different outputs for 16 different examples: 1. Running statistics" in evidence.unverified["examples"]
+
+
 FORCES = """
     import torch
     from torch import nn
