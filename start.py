@@ -264,15 +264,6 @@ def uv_variables(settings: str) -> list[str]:
     return [f"{name}={value}" for name, value in variables.items()]
 
 
-def try_processor(folder: Path) -> None:
-    """Find out what TensorFlow computes on this processor, for the form's rules; without it the first run does."""
-    try:
-        command = [str(folder / PYTHON), str(folder / "workloads/entry.py"), "workloads.jobs", "processor"]
-        run_logged("Trying TensorFlow on this processor", command, folder)
-    except InstallError as error:
-        print(f"Note: {error}", file=sys.stderr)
-
-
 def find_libraries(folder: Path, host: Host, *, must: bool) -> bool:
     """Return whether Qt finds its system libraries, after installing them where this is possible.
 
@@ -328,7 +319,6 @@ def bring_to(folder: Path, host: Host, goal: Stamp) -> None:
     try:
         if step != "nothing":
             install(folder, host.uv, goal.extras)
-            try_processor(folder)
     except InstallError:  # the installer failed by itself and leaves no partial package: the next start continues
         (folder / STAMP).write_text(json.dumps(asdict(replace(goal, digest=""))))
         raise

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Protocol
 
 from workloads.errors import KnownError
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.libraries import ProcessorSupport
 from workloads.protocol import Calibration, Evidence, RunSpec, Source
 from workloads.script.definitions import is_script
 from workloads.training import Task
@@ -51,13 +50,6 @@ class Backend(Protocol):
 
         Raises:
             RefusedError: It is missing, too old, or sees fewer GPUs.
-        """
-
-    def processor_support(self) -> ProcessorSupport:
-        """Import the framework without GPUs and find out what it computes on this processor.
-
-        Raises:
-            RefusedError: It is missing or too old.
         """
 
     def build_task(self, spec: RunSpec, source: Source | None, /) -> Task:

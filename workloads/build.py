@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from workloads import catalog, dummy
 from workloads.backend import backend_of
 from workloads.errors import RefusedError
-from workloads.libraries import read_support, try_processor
 from workloads.machine import Gpu, Machine
 from workloads.protocol import RunSpec, Source
 from workloads.training import Task
@@ -21,8 +20,7 @@ def machine_of(gpu_uuids: Sequence[str]) -> Machine:
 def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
     """Return the complete spec if it can run on these GPUs and its data are there; raises `RefusedError`.
 
-    The lease already chose the GPUs, so `devices` is not looked up again. If the answer depends on what this processor
-    can do, and that is not stored, it is tried first.
+    The lease already chose the GPUs, so `devices` is not looked up again.
     """
     machine = machine_of(gpu_uuids)
     try:
@@ -30,8 +28,6 @@ def approve(spec: RunSpec, gpu_uuids: Sequence[str]) -> RunSpec:
         full = spec if is_users else catalog.complete(spec.workload, spec.variant, machine)
     except catalog.UsageError as error:
         raise RefusedError(str(error)) from error
-    if catalog.depends_on_processor(full.workload, full.variant) and not read_support(str(full.variant["interpreter"])):
-        try_processor()
     any_device = RunSpec(workload=full.workload, variant={**full.variant, "devices": ""})
     for refusal in catalog.check(any_device, machine):
         raise RefusedError(refusal.reason)

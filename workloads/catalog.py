@@ -44,7 +44,6 @@ from workloads.interpreter import (
     is_version,
     lacks_framework,
 )
-from workloads.libraries import read_support
 from workloads.machine import Gpu, Machine, cache_folder
 from workloads.parameters import BETWEEN_PACKAGES, PRECISION
 from workloads.protocol import RunSpec, Value, Variant
@@ -74,7 +73,7 @@ from workloads.script.definitions import (
     script_options,
     script_workload,
 )
-from workloads.validity import PRECISION_RULES, RULES, depends_on_processor, find_gpu, missing_framework
+from workloads.validity import PRECISION_RULES, RULES, find_gpu, missing_framework
 
 MAX_VARIANTS = 500
 """The most variants in one experiment. More are a slip: even the quickest runs would take hours."""

@@ -1,7 +1,4 @@
-"""One small job in one process: `python -m workloads.jobs`, request on stdin, result on stdout.
-
-`python -m workloads.jobs processor` has no request: it tries this processor, stores the answer and prints it.
-"""
+"""One small job in one process: `python -m workloads.jobs`, request on stdin, result on stdout."""
 
 import os
 import sys
@@ -27,7 +24,6 @@ from workloads.job_protocol import (
     decode_job_request,
     framework_of_job,
 )
-from workloads.libraries import TRY_PROCESSOR, store_support
 from workloads.protocol import Variant, encode, sentence
 from workloads.weights import WeightsError, compare_outputs, read
 
@@ -88,23 +84,8 @@ def _export_model(request: ExportModel, backend: Backend) -> OutputDifference:
         raise RefusedError(f"{error.filename or 'The model'} cannot be written: {error.strerror or error}.") from error
 
 
-def store_processor_support() -> None:
-    """Store what this Python's environment computes on this processor."""
-    try:
-        support = load_backend().processor_support()
-    except RefusedError as error:
-        print(error, file=sys.stderr)  # noqa: T201 - a person or a log reads it
-        return
-    store_support(support)
-    layouts = "; ".join(f"{name}: {', '.join(layouts)}" for name, layouts in support.image_layouts.items())
-    print(f"oneDNN is {'on' if support.onednn else 'off'}; image layouts: {layouts}.")  # noqa: T201
-
-
 def main() -> None:
     set_parent_death_signal()
-    if sys.argv[1:] == [*TRY_PROCESSOR[1:]]:
-        store_processor_support()
-        return
     pipe = claim_stdout()
     result = perform(decode_job_request(sys.stdin.buffer.readline()))
     pipe.write(encode(result))

@@ -8,10 +8,9 @@ from functools import partial
 from workloads.cifar10_copy import ARCHIVE, FOLDER, FOLDER_VARIABLE, URL, has_copy
 from workloads.cnn import has_square_channels
 from workloads.definitions import WORKLOADS
-from workloads.framework import FRAMEWORK, FRAMEWORKS, ONEDNN_VARIABLE, Framework, framework_of
+from workloads.framework import FRAMEWORK, FRAMEWORKS, Framework, framework_of
 from workloads.image_parameters import IMAGE_DATA, IMAGE_TRAINING
 from workloads.interpreter import NO_PYTHON, find_python, is_version, lacks_framework
-from workloads.libraries import read_support
 from workloads.machine import Gpu, Machine
 from workloads.parameters import EAGER_STEPS
 from workloads.protocol import Variant
@@ -402,29 +401,6 @@ def _differs(variant: Variant, defaults: Variant) -> bool:
     return any(variant[name] != value for name, value in defaults.items())
 
 
-def depends_on_processor(workload: str, variant: Variant) -> bool:
-    """Return whether a variant may need kernels that TensorFlow has only for some processors (`ProcessorSupport`)."""
-    return workload in _IMAGE_WORKLOADS and _may_lack_kernels(variant)
-
-
-def _may_lack_kernels(images: Variant) -> bool:
-    """Return whether TensorFlow may lack kernels for a variant on images: only on the CPU, outside the defaults."""
-    # Environments of packages are not tried: uv creates another folder for each run.
-    is_tried = framework_of(images) is FRAMEWORK and not images.get("packages")
-    is_plain_cpu = int(images["gpus"]) == 0 and not images["xla"] and is_tried
-    return is_plain_cpu and (images["layout"], images["precision"]) != ("NHWC", "float32")
-
-
-def _lacks_layout(variant: Variant, machine: Machine, *, onednn: bool) -> bool:
-    """Return whether the environment, with or without oneDNN, is known to have no kernels for a layout here."""
-    if not machine.local or not _may_lack_kernels(variant):
-        return False
-    support = read_support(str(variant["interpreter"]))
-    if support is None or support.onednn != onednn:
-        return False
-    return variant["layout"] not in support.image_layouts.get(str(variant["precision"]), ())
-
-
 def _misplaced_bias_rule(workload: str) -> Rule:
     """Return the rule for `ops.add` of Keras 3.15, which adds a bias as long as the last axis along that axis."""
     return Rule(
@@ -463,20 +439,6 @@ def _copy_rule(concerned: Callable[[Variant], bool], where: str) -> Rule:
 
 _CNN: tuple[Rule, ...] = (
     *map(_misplaced_bias_rule, _IMAGE_WORKLOADS),
-    Rule(
-        parameters=("layout", "xla", "precision"),
-        broken=lambda v, m: _lacks_layout(v, m, onednn=True),
-        reason="TensorFlow has no kernels for {precision} images in {layout} on this processor; use another layout or "
-        "precision, or xla=true.",
-        workloads=_IMAGE_WORKLOADS,
-    ),
-    Rule(
-        parameters=("layout", "xla"),
-        broken=lambda v, m: _lacks_layout(v, m, onednn=False),
-        reason="On the CPU TensorFlow computes {layout} images by oneDNN alone, and oneDNN is off here "
-        f"({ONEDNN_VARIABLE}=0) or not part of this TensorFlow; use layout=NHWC or xla=true.",
-        workloads=_IMAGE_WORKLOADS,
-    ),
     Rule(
         parameters=("epochs", "data"),
         broken=lambda v, _: bool(v["epochs"]) and v["data"] == "synthetic",

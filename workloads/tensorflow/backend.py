@@ -14,9 +14,8 @@ from workloads import catalog, cifar10
 from workloads.calibration import calibrate
 from workloads.errors import KnownError
 from workloads.framework import FRAMEWORK, ONEDNN_KEY, recorded_variables
-from workloads.interpreter import installed_framework
 from workloads.job_protocol import ComputedGradients, ComputeGradients, OutputDifference
-from workloads.libraries import ProcessorSupport, check_gpu_count, import_modules, loaded_versions
+from workloads.libraries import check_gpu_count, import_modules, loaded_versions
 from workloads.protocol import Calibration, RunSpec, Source, Variant
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow import runtime
@@ -37,10 +36,13 @@ _OUT_OF_MEMORY_PATTERNS = (
     "failed to allocate memory",
 )
 _LAYOUT_MESSAGE = (
-    "TensorFlow on this processor has no kernels for images in NCHW (channels_first) in this variant; use NHWC "
-    "(channels_last), or xla=true."
+    "TensorFlow on this processor has no kernels for images in this layout and precision; use NHWC (channels_last), "
+    "precision=float32, or xla=true."
 )
-_LAYOUT_PATTERNS = ("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format")
+_LAYOUT_PATTERNS = (
+    *("only supports NHWC", "only supports the NHWC", "only support NHWC", "NHWC tensor format"),
+    "could not create a primitive",  # oneDNN's, for bfloat16 without the instructions
+)
 
 _NO_KERNEL_PATTERNS = ("support Op 'CudnnRNN", "Could not find device for node: {{node CudnnRNN")
 _NO_KERNEL_MESSAGE = (
@@ -95,17 +97,6 @@ class TensorflowBackend:
             tf.config.experimental.set_memory_growth(gpu, True)
         users = {name: value for name, value in os.environ.items() if name not in set_by_import}
         return environment_info(users)
-
-    def processor_support(self) -> ProcessorSupport:
-        """Import TensorFlow without GPUs and train on a few images in each layout and precision."""
-        facts = self.import_framework(())
-        from workloads.tensorflow.cnn.model import trainable_layouts  # it imports TensorFlow, which reads variables
-
-        return ProcessorSupport(
-            framework=installed_framework() or facts[FRAMEWORK.version_key],
-            onednn=facts[ONEDNN_KEY] == "on",
-            image_layouts=trainable_layouts(),
-        )
 
     def build_task(self, spec: RunSpec, source: Source | None) -> Task:
         """Load stored data, configure TensorFlow, and build the model and its step."""

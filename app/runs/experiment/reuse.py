@@ -1,6 +1,7 @@
 """Which stored runs an experiment can reuse: same variant, same environment, not throttled for too long."""
 
 import os
+import sys
 import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -19,13 +20,12 @@ from app.values.plan import MAX_THROTTLED_PCT, Plan, matching_variants
 from app.values.records import RunHeader, RunRow
 from app.values.samples import HOST, Inventory
 from workloads.catalog import (
+    FRAMEWORK,
     FRAMEWORKS,
-    ONEDNN_KEY,
     Machine,
     check,
     default_interpreter,
     installed_framework,
-    read_support,
     recorded_variables,
 )
 from workloads.protocol import RunSpec
@@ -112,8 +112,8 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
     gpus = frozenset(gpu.name for gpu in inventory.machine.gpus)
     if environment is not None and HOST_KEY in environment:
         return _fingerprint(environment, gpus)
-    support = read_support()
-    onednn = {} if support is None else {ONEDNN_KEY: "on" if support.onednn else "off"}
+    # TensorFlow for macOS has no oneDNN to switch on.
+    defaults = FRAMEWORK.default_variables if sys.platform == "linux" else {}
     installed = _installed_versions("")
     here = {
         "driver": inventory.driver,
@@ -122,8 +122,7 @@ def current_fingerprint(inventory: Inventory, environment: Mapping[str, str] | N
         "program_version": program_version(),
         SOURCES_KEY: sources_hash(),
         HOST_ID_KEY: host_id(),
-        **recorded_variables(os.environ),
-        **onednn,
+        **recorded_variables({**defaults, **os.environ}),
     }
     return _fingerprint({key: value for key, value in here.items() if value}, gpus)
 

@@ -69,12 +69,18 @@ def test_texts_of_an_error_have_an_end() -> None:
     assert (ending.traceback or "").endswith("xxx\n")
 
 
-def test_a_missing_kernel_of_a_layout_is_a_refusal() -> None:
-    text = "Default AvgPoolingOp only supports NHWC on device type CPU"
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Default AvgPoolingOp only supports NHWC on device type CPU",
+        "could not create a primitive descriptor for the convolution forward propagation primitive.",
+    ],
+)
+def test_a_missing_kernel_of_a_layout_is_a_refusal(text: str) -> None:
     ending = ending_of(RuntimeError(text))
     assert ending.outcome == "refused"
     # A custom workload need not have a parameter `layout`.
-    assert re.search(r"use NHWC \(channels_last\), or xla=true\.$", ending.reason or "")
+    assert re.search(r"use NHWC \(channels_last\), precision=float32, or xla=true\.$", ending.reason or "")
     error = RuntimeError(f'{text}\n  File "/mine/mine.py", line 7, in small')
     known = TensorflowBackend().explain_error(error)
     custom = outcome_of(error, VARIANT, None, Source(path="/mine/mine.py", text=""), known)

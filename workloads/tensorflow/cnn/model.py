@@ -5,19 +5,18 @@ Convolution kernels are [height, width, in, out] in both layouts.
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 import tensorflow as tf
 
 from workloads import cnn
-from workloads.cnn import Conv, Layer, Net, Norm, Pool, Relu, net_of, weight_shapes
+from workloads.cnn import Layer, Net, net_of
 from workloads.image_training import learning_rate
 from workloads.protocol import Variant
 from workloads.seeding import image_weights, map_in_threads, synthetic_batch
 from workloads.tensorflow.cnn import layers
 from workloads.tensorflow.cnn.layers import MakeLayer
 from workloads.tensorflow.optimizers import Momentum
-from workloads.tensorflow.recipe import Recipe, compile_function
+from workloads.tensorflow.recipe import Recipe
 
 _LAYER_FACTORIES: dict[tuple[str, bool], MakeLayer] = {
     ("native", False): layers.native_layer,
@@ -78,43 +77,3 @@ def recipe_of(workload: str) -> Callable[[Variant], Recipe]:
         )
 
     return recipe
-
-
-def trainable_layouts() -> dict[str, tuple[str, ...]]:
-    """Return, by precision, the layouts in which TensorFlow trains on two images on the CPU without XLA."""
-    return {
-        precision: tuple(layout for layout in ("NHWC", "NCHW") if _trains(tf.as_dtype(precision), layout))
-        for precision in ("float32", "bfloat16", "float16")
-    }
-
-
-_EACH_OPERATION: tuple[Layer, ...] = (
-    Conv(name="conv", channels_in=4, channels=4, side=8, bias=True),
-    Norm(name="norm", channels=4),
-    Relu(name="relu"),
-    Pool(name="average"),
-    Pool(name="max", method="max"),
-)
-
-
-def _trains(dtype: tf.DType, layout: str) -> bool:
-    built = [
-        layers.native_layer(layer, [tf.ones(shape) for shape in weight_shapes(layer)], layout)
-        for layer in _EACH_OPERATION
-    ]
-    weights = [weight for layer in built for weight in layer.weights]
-    images = tf.ones([2, 4, 8, 8] if layout == "NCHW" else [2, 8, 8, 4], dtype)
-
-    def gradients() -> Any:
-        outputs = images
-        with tf.GradientTape() as tape:
-            for layer in built:
-                outputs = layer(outputs, True)
-            loss = tf.reduce_sum(tf.cast(outputs, tf.float32))
-        return tape.gradient(loss, weights)
-
-    try:
-        compile_function(gradients, xla=False)()
-    except tf.errors.OpError:
-        return False
-    return True

@@ -32,15 +32,13 @@ from tests.present import present
 from tests.unit.viewmodels.stored import keep
 from workloads.catalog import (
     ONEDNN_KEY,
+    ONEDNN_VARIABLE,
     VARIABLES_RECORDED_KEY,
     Gpu,
     Machine,
     complete,
-    installed_framework,
     recorded_variables,
 )
-from workloads.libraries import ProcessorSupport, store_support
-from workloads.machine import CACHE_VARIABLE
 from workloads.protocol import OutcomeName, RunSpec
 
 ONE = Machine(gpus=(Gpu(index=0, uuid="GPU-0", name="NVIDIA H200", compute_capability=(9, 0)),))
@@ -221,13 +219,11 @@ SMALL, LARGE = (complete("cnn10", {"gpus": 0, "batch_size": size, "seconds": 10}
 
 
 def test_a_run_on_the_cpu_counts_if_onednn_was_as_it_would_be_now(
-    database_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    database_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=True, image_layouts={}))
+    monkeypatch.delenv(ONEDNN_VARIABLE, raising=False)
     devices = (Device(device=HOST, kind="host", index=-1, name="A processor"),)
     here = current_fingerprint(Inventory(machine=CPU_MACHINE, devices=devices))
-    assert here.variables[ONEDNN_KEY] == "on"
     here = replace(run_fingerprint(header_of(result(1, SMALL))), variables=here.variables)
     plan = Plan(name="one", variants=(SMALL,), repeats=3, reuse=True)
     facts: tuple[dict[str, str], ...] = (

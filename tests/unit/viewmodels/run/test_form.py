@@ -5,19 +5,8 @@ import pytest
 
 from app.viewmodels.run.fields import Field
 from app.viewmodels.run.form import FormChoices, VariantForm
-from workloads.catalog import (
-    WORKLOADS,
-    CustomFile,
-    Gpu,
-    Machine,
-    UsageError,
-    Workload,
-    custom_workload,
-    installed_framework,
-)
+from workloads.catalog import WORKLOADS, CustomFile, Gpu, Machine, UsageError, Workload, custom_workload
 from workloads.job_protocol import CustomParameter, CustomWorkload
-from workloads.libraries import ProcessorSupport, store_support
-from workloads.machine import CACHE_VARIABLE
 from workloads.protocol import RunSpec, Value
 
 GPU_MACHINE = Machine(
@@ -36,11 +25,7 @@ def field(form: VariantForm, name: str) -> Field:
     return next(field for field in form.state().fields if field.name == name)
 
 
-def test_the_form_as_it_opens_can_run_on_a_machine_without_a_gpu(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
-    store_support(ProcessorSupport(framework=installed_framework() or "", onednn=False, image_layouts={}))
+def test_the_form_as_it_opens_can_run_on_a_machine_without_a_gpu() -> None:
     for workload in WORKLOADS:
         form = VariantForm(workload.name, hidden=True)
         form.set_machine(CPU_MACHINE)

@@ -168,15 +168,3 @@ def test_images_are_the_same_in_both_layouts() -> None:
     assert first.shape == (3, 3, 32, 32)
     np.testing.assert_array_equal(np.transpose(first, [0, 2, 3, 1]), last)
     np.testing.assert_array_equal(classes, same)
-
-
-def test_each_layout_is_tried_in_each_precision() -> None:
-    """Which others there are depends on the processor; float32 in NHWC, the default on the CPU, is everywhere."""
-    from tensorflow.python.util import _pywrap_util_port
-
-    from workloads.tensorflow.cnn.model import trainable_layouts
-
-    layouts = trainable_layouts()
-    assert list(layouts) == ["float32", "bfloat16", "float16"]
-    assert layouts["float32"][0] == "NHWC"
-    assert ("NCHW" in layouts["float32"]) == bool(_pywrap_util_port.IsMklEnabled())
