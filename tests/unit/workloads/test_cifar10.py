@@ -1,7 +1,5 @@
 """CIFAR-10 from a local copy: both forms of it are read, whatever else is refused in one sentence, nothing is run."""
 
-import os
-import pickle
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,7 +20,7 @@ from workloads.cifar10 import (
     stored_data,
     training_images,
 )
-from workloads.cifar10_copy import ARCHIVE, FOLDER, TRAINING_FILES, data_folder
+from workloads.cifar10_copy import ARCHIVE, FOLDER, data_folder
 from workloads.errors import RefusedError
 from workloads.protocol import Value, Variant
 
@@ -69,60 +67,6 @@ def test_a_folder_with_a_file_missing_names_it(tmp_path: Path) -> None:
     fakes.write_folder(tmp_path, CONTENT)
     (tmp_path / FOLDER / TEST_FILE).unlink()
     assert f"has no {TEST_FILE}" in refusal(tmp_path, fakes.checksums(tmp_path, CONTENT))
-
-
-def test_an_archive_cut_short_is_refused_even_with_its_own_checksum(tmp_path: Path) -> None:
-    fakes.write_archive(tmp_path, CONTENT)
-    whole = (tmp_path / ARCHIVE).read_bytes()
-    (tmp_path / ARCHIVE).write_bytes(whole[: len(whole) // 2])
-    assert "cannot be read to its end" in refusal(tmp_path, fakes.checksums(tmp_path, CONTENT))
-
-
-class Runs:
-    """A pickle of it makes a folder when it is read."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return os.mkdir, (str(self._folder),)
-
-
-def test_a_file_that_would_run_something_does_not(tmp_path: Path) -> None:
-    made = tmp_path / "made"
-    content = {**CONTENT, TRAINING_FILES[0]: pickle.dumps({b"data": Runs(made), b"labels": [1]}, protocol=3)}
-    fakes.write_folder(tmp_path, content)
-    said = refusal(tmp_path, fakes.checksums(tmp_path, content))
-    assert f"it asks for {os.mkdir.__module__}.mkdir" in said
-    assert not made.exists()
-    pickle.loads(content[TRAINING_FILES[0]])
-    assert made.exists(), "so it would have been run"
-
-
-@pytest.mark.parametrize(
-    ("damaged", "words"),
-    [
-        (b"", "not a file of CIFAR-10 images"),
-        (CONTENT[TEST_FILE][:-100], "not a file of CIFAR-10 images"),
-        (fakes.pickled(DATA.test.images, DATA.test.classes + 1), "classes do not fit"),
-        (fakes.pickled(DATA.test.images, DATA.test.classes[:-1]), "not a file of CIFAR-10 images"),
-        (pickle.dumps({b"data": np.zeros((2, 3072)), b"labels": [1, 2]}, protocol=3), "instead of bytes"),
-    ],
-)
-def test_damaged_files_are_refused(tmp_path: Path, damaged: bytes, words: str) -> None:
-    content = {**CONTENT, TEST_FILE: damaged}
-    fakes.write_folder(tmp_path, content)
-    assert words in refusal(tmp_path, fakes.checksums(tmp_path, content))
-
-
-def test_a_file_s_number_type_sets_nothing_of_numpy_s(tmp_path: Path) -> None:
-    """Its state says that the numbers are objects of Python, which NumPy would take for addresses."""
-    flags = b"J\xff\xff\xff\xffK%ctb\x89T"
-    content = {name: data.replace(flags % 0, flags % 63) for name, data in CONTENT.items()}
-    assert content != CONTENT
-    fakes.write_folder(tmp_path, content)
-    found = load(tmp_path, fakes.checksums(tmp_path, content))
-    assert (found.test.images == DATA.test.images).all()
 
 
 def test_the_place_is_the_one_named_or_the_variable_s_or_the_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
