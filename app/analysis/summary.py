@@ -1,115 +1,18 @@
 """The figures of one run, with the detection of its warm-up and an audit of its telemetry."""
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import NamedTuple
 
-import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from app.analysis import energy
 from app.analysis.energy import gpu_columns
 from app.analysis.steps import gpu_step_ms, occupancy_pct
 from app.values.events import Summary
-from app.values.fields import FIELDS
-from app.values.limits import SLACK_S
 from app.values.records import BlockColumns, Floats, Ints, Phase, SampleColumns, StoredRun
 from app.values.samples import HOST
 from workloads.protocol import Epoch
-
-_COUNTERS = tuple(name for name, field in FIELDS.items() if field.kind == "counter" and "gpu" in field.devices)
-"""The driver's counters; the sampler's own begins anew with each sampler."""
-
-Marks = NDArray[np.bool_]
-Found = Iterator[tuple[str, Marks]]
-"""Fields with implausible readings, and a mask of these."""
-
-
-_COPIED_VALUES = 1 << 20
-
-
-def plausible_samples(columns: SampleColumns) -> SampleColumns:
-    """Return a device's samples with NaN for implausible readings, which `implausible` counts.
-
-    It is the same object if all are plausible.
-    """
-    for find in (_beyond_limits, _wrong_counts):
-        columns = _without(columns, dict(find(columns)))
-    return columns
-
-
-def _without(columns: SampleColumns, flaws: Mapping[str, Marks]) -> SampleColumns:
-    if not flaws:
-        return columns
-    counts = Counter(columns.device.implausible) + Counter({name: int(marks.sum()) for name, marks in flaws.items()})
-    fast, slow = (
-        {name: np.where(flaws[name], np.nan, values) if name in flaws else values for name, values in table.items()}
-        for table in (columns.fields, columns.slow)
-    )
-    return replace(
-        columns, device=msgspec.structs.replace(columns.device, implausible=dict(counts)), fields=fast, slow=slow
-    )
-
-
-def _highest_limit_mw(columns: SampleColumns) -> float:
-    """Return the highest plausible power limit, because power follows a lower one only after a while; 0 without one."""
-    limits_mw = columns.fields.get("power_limit_mw")
-    if limits_mw is None:
-        return 0.0
-    return float(limits_mw.max(initial=0.0, where=limits_mw <= FIELDS["power_limit_mw"].limits.high))
-
-
-@lru_cache(maxsize=64)
-def _bounds(names: tuple[str, ...], total_bytes: int | None, limit_mw: float) -> tuple[Floats, Floats]:
-    """Return the least and the highest plausible values of fields; runs on one machine share them."""
-    capacities = {"memory_total_bytes": total_bytes, "power_limit_mw": limit_mw}
-    limits = [FIELDS[name].limits for name in names]
-    highest = [limit.highest(capacities.get(limit.of)) for limit in limits]
-    return np.array([limit.low for limit in limits]), np.array(highest)
-
-
-def _beyond_limits(columns: SampleColumns) -> Found:
-    limit_mw = _highest_limit_mw(columns)
-    total_bytes = columns.device.memory_total_bytes if columns.device.kind == "gpu" else None
-    for table in (columns.fields, columns.slow):
-        size = max((values.size for values in table.values()), default=0)
-        if not size:
-            continue
-        # All fields together, because each alone costs more than its comparison; but their copy must stay small.
-        together = max(1, _COPIED_VALUES // size)
-        for start in range(0, len(table), together):
-            names = tuple(table)[start : start + together]
-            readings = np.array([table[name] for name in names])
-            low, high = _bounds(names, total_bytes, limit_mw)
-            wrong = (np.fmin.reduce(readings, axis=1) < low) | (np.fmax.reduce(readings, axis=1) > high)
-            for row in np.flatnonzero(wrong):
-                yield names[row], (readings[row] < low[row]) | (readings[row] > high[row])
-
-
-def _wrong_counts(columns: SampleColumns) -> Found:
-    names = [name for name in _COUNTERS if name in columns.slow]
-    if not names or not columns.slow_t_ns.size:
-        return
-    counts = np.array([columns.slow[name] for name in names])
-    backward = np.any(counts < np.fmax.accumulate(counts, axis=1), axis=1)
-    for name, goes_back in zip(names, backward, strict=True):
-        rate = FIELDS[name].limits.rate
-        if not goes_back and not rate:
-            continue
-        readings, t_ns, values = columns.present(name)
-        steps = np.diff(values)
-        wrong = steps < 0
-        if rate:
-            limits = FIELDS[rate].limits
-            fastest = limits.highest(_highest_limit_mw(columns))
-            wrong |= steps > fastest * (np.diff(t_ns) / 1e9 + SLACK_S)
-        if wrong.any():
-            marks = np.zeros(columns.slow_t_ns.size, dtype=np.bool_)
-            marks[readings[1:][wrong]] = True
-            yield name, marks
 
 
 def audit_telemetry(samples: tuple[SampleColumns, ...]) -> Summary:
@@ -253,32 +156,6 @@ def phases_with_energy(run: StoredRun, end_ns: int | None = None) -> list[Phase]
     """Return the phases that have ended, with their energy; `end_ns` is when the run ends, and with it its last one."""
     phases = (replace(phase, end_ns=end_ns) if phase.end_ns is None else phase for phase in run.phases)
     return [_with_energy(phase, gpu_columns(run)) for phase in phases if phase.end_ns is not None]
-
-
-_OF_TELEMETRY = ("mean_power_mw", "energy_mj_per_example", "energy_source", "energy_error_pct", "device_peak_bytes")
-
-
-def plausible_run(run: StoredRun, load_all: Callable[[], StoredRun] | None) -> StoredRun:
-    """Return a run without implausible readings, with power, energy and memory computed from the others.
-
-    `load_all` returns it with all fields; None if it already has them.
-    """
-    samples = tuple(map(plausible_samples, run.samples))
-    if all(columns is stored for columns, stored in zip(samples, run.samples, strict=True)):
-        return run
-    plausible = replace(run, samples=samples)
-    corrected = _with_new_figures(plausible) if load_all is None else load_all()
-    return replace(plausible, row=corrected.row, phases=corrected.phases)
-
-
-def _with_new_figures(run: StoredRun) -> StoredRun:
-    if run.row.outcome is None:
-        return run
-    figures = summarise(run)
-    summary = replace(run.row.summary, **{name: getattr(figures, name) for name in _OF_TELEMETRY})
-    energies = {phase.start_ns: phase for phase in phases_with_energy(run)}
-    phases = tuple(energies.get(phase.start_ns, phase) for phase in run.phases)
-    return replace(run, row=replace(run.row, summary=summary), phases=phases)
 
 
 def _with_energy(phase: Phase, gpus: list[SampleColumns]) -> Phase:

@@ -6,7 +6,7 @@ import math
 import sqlite3
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, TypeVar, cast, get_args
 
@@ -15,7 +15,6 @@ import numpy as np
 
 from app.values.environment_keys import PLANNED_KEY
 from app.values.events import Outcome, Summary
-from app.values.limits import POWER
 from app.values.plain import plain_text, without_nul
 from app.values.records import BlockColumns, EqualityCheck, Phase, PortabilityResult, RunRow
 from app.values.samples import Device, FieldInfo
@@ -123,7 +122,7 @@ def run_row(
         **{name: values[name] for name in _AS_STORED},
         spec=_spec(values["workload"], values["variant"]),
         outcome=_outcome(*(values[name] for name in OUTCOME_COLUMNS)) if values["outcome"] is not None else None,
-        summary=_summary(values, len(gpu_names)),
+        summary=_summary(values),
         gpu_names=gpu_names,
         evidence_state=state,
         evidence_reason=reason,
@@ -172,13 +171,9 @@ INFINITE = frozenset((math.inf, -math.inf))
 """Values that only a damaged database holds."""
 
 
-def _summary(values: Mapping[str, Any], gpus: int) -> Summary:
-    """Return a run's figures, without an impossible energy that older programs stored."""
+def _summary(values: Mapping[str, Any]) -> Summary:
     figures = {name: None if values[name] in INFINITE else values[name] for name in SUMMARY_COLUMNS}
-    summary = record(Summary, SUMMARY_COLUMNS, [*figures.values()])
-    if summary.mean_power_mw is None or summary.mean_power_mw <= gpus * POWER.high:
-        return summary
-    return replace(summary, mean_power_mw=None, energy_mj_per_example=None, energy_source=None, energy_error_pct=None)
+    return record(Summary, SUMMARY_COLUMNS, [*figures.values()])
 
 
 @lru_cache(maxsize=32)

@@ -9,7 +9,6 @@ import time
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any, Self
@@ -19,7 +18,6 @@ import numpy as np
 from sqlite_utils import Database
 
 from app.analysis.steps import without_waits
-from app.analysis.summary import plausible_run
 from app.errors import DatabaseError, DatabaseGoneError, UserError
 from app.storage import listing, rows
 from app.storage.database import (
@@ -270,7 +268,7 @@ class Store:
             yield from listing.each_row(self._db, "deleted_utc_ns IS NULL ORDER BY started_utc_ns DESC, run DESC")
 
     def load(self, run: int, fields: Collection[str] | None = None) -> StoredRun:
-        """Load everything stored of one run, in the trash or not, except implausible readings (`plausible_run`).
+        """Load everything stored of one run, in the trash or not.
 
         With `fields` only those are read, of the devices it trained on (its GPUs with the host's load, else the host),
         and neither log nor timeline, which is faster.
@@ -286,7 +284,7 @@ class Store:
                 f"SELECT started_t_ns, started_utc_ns, {_BOOT_ID}, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
             lines = self._run_rows("log_lines", ("t_ns", "text"), run, "line") if fields is None else ()
-            stored = StoredRun(
+            return StoredRun(
                 row=run_rows[0],
                 anchor_t_ns=t_ns,
                 anchor_utc_ns=utc_ns,
@@ -299,7 +297,6 @@ class Store:
                 **self._load_epochs_and_checks(run),
                 log=tuple(LogLine(*line) for line in lines),
             )
-        return plausible_run(stored, None if fields is None else partial(self.load, run))
 
     def with_end(self, stored: StoredRun) -> StoredRun:
         """Return a run that was loaded before it ended with its stored end, without reading measurements again."""

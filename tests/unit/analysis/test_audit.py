@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from app.analysis.summary import audit_telemetry, plausible_samples
+from app.analysis.summary import audit_telemetry
 from app.values.events import Summary
 from app.values.records import Floats, SampleColumns
 from app.values.samples import HOST, Device
@@ -84,9 +84,8 @@ def test_the_sampler_s_own_processor_time_is_a_share_of_one_processor() -> None:
     assert audited.sampler_cpu_pct == pytest.approx(0.7)
 
 
-def test_the_processor_time_of_another_sampler_is_added_and_plausible() -> None:
+def test_the_processor_time_of_another_sampler_is_added() -> None:
     host = sampled([], HOST, cpu=([0.0, 4.0, 6.0, 10.0], [0.30, 0.70, 0.10, 0.20]))
-    assert plausible_samples(host) is host
     assert audit_telemetry((host,)).sampler_cpu_pct == pytest.approx(6.0)
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -130,6 +131,23 @@ def test_a_counter_that_went_backwards_is_not_used() -> None:
     )
     assert used.source == INTEGRAL_SOURCE
     assert used.energy_mj == pytest.approx(1_200_000)
+
+
+@pytest.mark.parametrize("power_mw", [[], np.full(121, 300_000.0)], ids=["no power", "power"])
+def test_a_counter_of_which_a_reading_was_left_out_gives_way_to_the_power(power_mw: Floats | list[float]) -> None:
+    """It may have jumped any distance: what is left of it only looks right."""
+    card = gpu(counter=steady([0.0, 2.0, 4.0, 6.0]), power=(np.arange(0.0, 6.01, 0.05)[: len(power_mw)], power_mw))
+    wrong = replace(card, device=msgspec.structs.replace(card.device, implausible={"energy_mj": 1}))
+    used = gpu_energy(wrong, at(1.0), at(5.0))
+    assert (used and (used.source, round(used.energy_mj))) == ((INTEGRAL_SOURCE, 1_200_000) if len(power_mw) else None)
+
+
+@pytest.mark.parametrize(("absent", "is_measured"), [(5, True), (8, False), (121, False)])
+def test_no_integral_is_formed_where_too_much_power_is_absent(absent: int, is_measured: bool) -> None:
+    power_mw = np.full(121, 300_000.0)
+    power_mw[10 : 10 + absent] = np.nan
+    used = gpu_energy(gpu(power=(np.arange(0.0, 6.01, 0.05), power_mw)), at(0.0), at(6.0))
+    assert (used and used.energy_mj) == (pytest.approx(1_800_000) if is_measured else None)
 
 
 def test_readings_that_failed_are_passed_over() -> None:

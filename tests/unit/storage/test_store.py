@@ -18,7 +18,6 @@ from app.storage.store import Store, _read_fields
 from app.values.environment_keys import PLANNED_KEY
 from app.values.events import Outcome, Summary
 from app.values.fields import Sample, SlowSample
-from app.values.limits import POWER
 from app.values.records import Phase
 from app.values.samples import DeviceLost, FieldInfo, FieldsUpdated, LogLine
 from tests.fakes.evidence import AS_REQUESTED, IN_PART, MISLABELLED, UNKNOWN
@@ -50,30 +49,6 @@ def test_a_run_says_what_its_experiment_planned_wherever_it_is_listed(store: Sto
     planned, by_hand = (begin(store, uid=uid) for uid in ("uid-1", "uid-2"))
     store.add_environment(planned, {PLANNED_KEY: "until ± 0.5 %"})
     assert [row.planned for row in store.library.run_rows([planned, by_hand])] == ["until ± 0.5 %", None]
-
-
-def test_a_run_of_an_older_version_is_read_without_its_garbage(store: Store) -> None:
-    """What it stored stays; its figures are worked out from what can be true, and lists show no such power."""
-    run = begin(store)
-    garbage = Sample(t_ns=0, device=GPU.device, power_mw=2**32 - 1, memory_bytes=2**50, load_pct=37_100.0)
-    fast = [msgspec.structs.replace(garbage, t_ns=t_ns) for t_ns in range(3 * S, 6 * S, S // 20)]
-    counts = [(3 * S - 1, 9_000), (4 * S, 1_000), (6 * S, 4_000)]
-    slow = [SlowSample(t_ns=t_ns, device=GPU.device, energy_mj=energy_mj) for t_ns, energy_mj in counts]
-    store.write(run, (*PHASES, *BLOCKS, *fast, *slow))
-    made = replace(SUMMARY, mean_power_mw=4.29e9, device_peak_bytes=2**50, energy_source="integral of power")
-    phases = [Phase("measure", 3 * S, 6 * S, 25_777_593_000.0, 668_659_000.0)]
-    store.finish(run, outcome=OUTCOME, summary=made, t_ns=6 * S, utc_ns=UTC_NS + 6 * S, phases=phases)
-    for fields in (None, ("power_mw", "energy_mj"), ("memory_bytes",)):
-        stored = store.load(run, fields)
-        summary = stored.row.summary
-        assert (summary.mean_power_mw, summary.energy_mj_per_example, summary.energy_source) == (None, None, None)
-        assert (summary.device_peak_bytes, summary.throughput) == (None, SUMMARY.throughput), fields
-        assert [phase.energy_mj for phase in stored.phases] == [None, None]
-    counted = store.load(run).samples[0].device.implausible
-    assert counted == {**dict.fromkeys(("power_mw", "memory_bytes", "load_pct"), len(fast)), "energy_mj": 1}
-    (row,) = store.list_runs()
-    assert (row.summary.mean_power_mw, row.summary.energy_mj_per_example) == (None, None)
-    assert store.load(run, ()).row.summary.throughput == SUMMARY.throughput
 
 
 def test_implausible_readings_are_counted_over_all_batches(store: Store) -> None:
@@ -325,18 +300,6 @@ def test_the_last_phase_of_a_host_whose_clock_is_ahead_ends_no_earlier_than_it_b
     store.write(run, PHASES)
     store.finish(run, outcome=OUTCOME, summary=SUMMARY, t_ns=2 * S, utc_ns=UTC_NS, phases=[])
     assert store.load(run).phases[-1] == Phase("measure", 3 * S, 3 * S)
-
-
-@pytest.mark.parametrize(("power_mw", "is_valid"), [(2 * POWER.high, True), (2 * POWER.high + 1, False)])
-def test_a_power_that_all_gpus_can_draw_together_is_valid(store: Store, power_mw: float, is_valid: bool) -> None:
-    devices = tuple(msgspec.structs.replace(GPU, device=f"GPU-{number}", index=number) for number in range(2))
-    run = store.begin(
-        SPEC, uid="uid-1", owner=this_process(), t_ns=S, utc_ns=UTC_NS, devices=devices, environment=ENVIRONMENT
-    )
-    store.finish(
-        run, outcome=OUTCOME, summary=replace(SUMMARY, mean_power_mw=power_mw), t_ns=6 * S, utc_ns=UTC_NS, phases=[]
-    )
-    assert (store.list_runs()[0].summary.mean_power_mw == power_mw) is is_valid
 
 
 def test_a_run_is_stored_once(store: Store, database_path: Path) -> None:
