@@ -33,6 +33,7 @@ from app.cli.options import (
     again_option,
     command,
     complete_presets,
+    complete_runs,
     given_parameters,
     no_gate_option,
     no_standby_option,
@@ -40,6 +41,7 @@ from app.cli.options import (
     on_option,
     option_name,
     parallel_option,
+    run_numbers,
     sampling_option,
     settings_option,
     workload_argument,
@@ -149,7 +151,7 @@ class ExperimentOptions:
     until: float | None
     baseline: str | None
     preset: str | None
-    variants_of: Sequence[int] | None
+    variants_of: Sequence[int]
     budget: float | None
     again: bool
     reuse: bool
@@ -196,14 +198,6 @@ class ExperimentOptions:
         return workload_finder(self.database, None if self.show else ask_consent)(word)
 
 
-def parse_run_list(text: str) -> tuple[int, ...]:
-    """Return the run numbers in `1,4`; raises `ValueError` with the reason."""
-    words = text.split(",")
-    if not all(word.isdecimal() for word in words):
-        raise ValueError(f"{text!r} is not a list of run numbers with commas, such as 1,4")
-    return tuple(map(int, words))
-
-
 @command(
     "experiment",
     "experiment lstm -s xla=false,true -s seconds=2",
@@ -239,8 +233,10 @@ def parse_run_list(text: str) -> tuple[int, ...]:
 @click.option(
     "--variants-of",
     cls=RareOption,
-    type=Parsed(parse_run_list),
+    callback=run_numbers,
+    multiple=True,
     metavar="RUN,RUN",
+    shell_complete=complete_runs,
     help="Run the variants of these stored runs again, interleaved; the first is the baseline.",
 )
 @click.option(

@@ -194,7 +194,7 @@ class _RunNumber(click.ParamType[int]):
         return runs[0] if runs else self.fail("there is no stored run yet", param, ctx)
 
 
-def _run_numbers(context: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
+def run_numbers(context: click.Context, param: click.Parameter, words: tuple[str, ...]) -> tuple[int, ...]:
     """Return the numbers in words, which may contain commas and ranges; `3-6` are four."""
     numbers: list[int] = []
     for part in (part for word in words for part in word.split(",")):
@@ -331,7 +331,7 @@ def settings_option(metavar: str, help: str) -> Callable[[Decorated], Decorated]
 def runs_argument(*, required: bool) -> Callable[[Decorated], Decorated]:
     return click.argument(
         "runs",
-        callback=_run_numbers,
+        callback=run_numbers,
         nargs=-1,
         required=required,
         metavar="RUN..." if required else "[RUN]...",

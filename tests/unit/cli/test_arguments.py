@@ -235,10 +235,7 @@ OF_GPUS = "--all goes with gpus list, --precision with gpus calibrate."
         (["list", "presets", "x=1"], "list parameters takes a workload, such as lstm; other lists take none."),
         (["import"], "import takes FILE."),
         (["list", "--batch-size=64"], f"No such option '--batch-size'. {HELP.format(' list')}"),
-        (
-            ["experiment", "--variants-of", "1;2"],
-            "Invalid value for '--variants-of': '1;2' is not a list of run numbers with commas, such as 1,4.",
-        ),
+        (["experiment", "--variants-of", "1;2"], f"Invalid value for '--variants-of': {NO_RUN.format('1;2')}"),
         (
             ["experiment", "lstm", "--variants-of", "1,2"],
             "--variants-of takes the variants of stored runs: leave out WORKLOAD.",
