@@ -118,8 +118,9 @@ def paint_whisker(painter: QPainter, area: QRectF, shares: Sequence[float], colo
 class ResultView(QWidget):
     """The answer in the screen's largest letters, what would decide it, and the forest plot; hidden without an answer.
 
-    The `plot` may be placed elsewhere. `more_requested` carries the repeats that would decide it and their variants,
-    empty for all; `quiet_requested` requests all runs again, each once the machine is quiet.
+    Answers on several workloads are smaller, one a line. The `plot` may be placed elsewhere. `more_requested` carries
+    the repeats that would decide it and their variants, empty for all; `quiet_requested` requests all runs again, each
+    once the machine is quiet.
     """
 
     more_requested = Signal(int, tuple)
@@ -155,6 +156,7 @@ class ResultView(QWidget):
         self._result = result
         self.setVisible(result is not None)
         if result is not None:
+            set_role(self._answer, "verdict" if "\n" in result.answer else "answer")
             self._answer.setText(result.answer)
             show_text(self._next_step, result.verdict.next_step)
             show_text(self._lamp, f"● {result.lamp}" if result.lamp else "")

@@ -125,10 +125,10 @@ def compute_verdict(
     if len(ranked) < 2:
         answers = [_why_no_answer(results, base)]
     else:
-        answers = [
-            *_answers(ranked, results, effects, answered_setting(effects, asked)),
-            *_notes(results, ranked, base),
-        ]
+        answer, *others = _answers(ranked, results, effects, answered_setting(effects, asked))
+        if any(result.decision == "different workloads" for result in results):
+            answer = replace(answer, facts={**answer.facts, "workload": base.runs[0].spec.workload})
+        answers = [answer, *others, *_notes(results, ranked, base)]
         steps, steadier = _describe_noise(ranked)
         step, more_repeats, repeated = _next_step(ranked)
         steps = [*steps, step]
@@ -180,15 +180,13 @@ def _answers(
         fastest.insert(0, Statement("includes other work", runs=_runs_of(answering)))
     base = next(result for result in results if result.is_baseline)
     best = effects_of_best(effects, asked, [result.runs for result in results], base.runs)
-    if len(answering) == 1 or best[0].ratio.value > 1:  # pairs of different values contradict each other
+    if 1 in (len(answering), len(best)) or best[0].ratio.value > 1:  # pairs of different values contradict each other
         answer = _effect_statement(max(answering, key=lambda effect: effect.ratio.value))
     else:
         gaps = [Gap(name=_value_names(effect)[1], ratio=effect.ratio.inverse) for effect in best]
         label = label_in_sentence(base.runs[0].spec, asked)
         of = "values" if label.endswith("s") else units.plural(label)
         answer = _ranking(_value_names(best[0])[0], gaps, _runs_of(best), asked, of)
-    if any(result.decision == "different workloads" for result in results):
-        answer = replace(answer, facts={**answer.facts, "workload": base.runs[0].spec.workload})
     return [answer, *fastest]
 
 
@@ -283,11 +281,12 @@ def _judged(ranked: Sequence[VariantResult]) -> Sequence[VariantResult]:
 
 
 def _rank(ranked: Sequence[VariantResult], results: Sequence[VariantResult], asked: str) -> Statement:
-    names = names_in_parts([result.runs[0].spec for result in results], in_sentence=True)
+    alike = [result for result in results if result.decision != "different workloads"]
+    names = names_in_parts([result.runs[0].spec for result in alike], in_sentence=True)
     first, *others = _judged(ranked)
     ratios = zip(others, ratios_of_first([first, *others]), strict=True)
-    gaps = [Gap(name=names[results.index(result)], ratio=ratio) for result, ratio in ratios]
-    return _ranking(names[results.index(first)], gaps, _runs([first, *others]), asked)
+    gaps = [Gap(name=names[alike.index(result)], ratio=ratio) for result, ratio in ratios]
+    return _ranking(names[alike.index(first)], gaps, _runs([first, *others]), asked)
 
 
 def _ranking(

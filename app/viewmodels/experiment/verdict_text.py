@@ -64,7 +64,7 @@ class ExperimentResult:
     """An experiment's result so far: the answer, then one row per variant on an axis of ratios.
 
     Attributes:
-        answer: The effect of the setting asked about, or who is fastest, in one sentence.
+        answer: The effect of the setting asked about, or who is fastest: one line for each workload.
         verdict: What would decide it, or how certain it is.
         lamp: Whether the machine was quiet during the runs; "" before the first one ends.
         disturbance: What disturbed them, one sentence each; "" for nothing.
@@ -132,7 +132,7 @@ def _result(
     ]
     rows.sort(key=lambda pair: (pair[1].change != _BASELINE, pair[0], -(pair[1].ratio or 0.0)))
     return ExperimentResult(
-        answer=verdict.answer,
+        answer="\n".join(statement.sentence for statement in verdict.statements[: verdict.answers]),
         verdict=verdict,
         lamp=_lamp(disturbances),
         disturbance="\n".join(dict.fromkeys(filter(None, disturbances.values()))),

@@ -7,6 +7,7 @@ from PySide6.QtCore import QPoint
 from PySide6.QtWidgets import QApplication
 
 from app.gui.compare.screen import CompareView
+from app.gui.widgets.basic import BreakingLabel
 from app.values.records import StoredRun
 from app.viewmodels.compare.comparison import compare, prepare_comparison
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
@@ -86,6 +87,14 @@ def test_without_a_trace_a_sentence_stands_below_the_plot(screen: CompareView) -
     assert screen.tabs.answer.obstacle.text().startswith("Why is not known: there is no trace of ")
     show(screen, [first])
     assert screen.tabs.answer.obstacle.isHidden(), "one variant differs from nothing"
+
+
+def test_answers_on_several_workloads_leave_room_for_their_plots(screen: CompareView) -> None:
+    workloads = "cnn10", "lstm", "wrn28-10", "gru"
+    show(screen, [stored_run(run_row(n, workload=workloads[n // 2], batch_size=8 << n)) for n in range(8)])
+    answer = next(label for label in screen.header.findChildren(BreakingLabel) if label.isVisible())
+    assert [line.partition(":")[0] for line in answer.text().splitlines()] == list(workloads)
+    assert answer.height() < screen.height() / 4
 
 
 def test_nothing_moves_while_another_baseline_is_awaited(screen: CompareView) -> None:

@@ -336,9 +336,9 @@ def test_variants_of_few_runs_are_counted_apart_from_those_that_are_ranked() -> 
     assert text.sentences[2] == "Not ranked: 1 with too few runs."
 
 
-def test_the_name_of_a_workload_begins_an_answer_as_it_is_written() -> None:
+def test_an_answer_names_its_workload_once() -> None:
     other = [replace(row, spec=replace_workload(row.spec, "wrn28-10")) for row in three(50, 900.0, layout="NHWC")]
-    assert said(NHWC, other, *batches(1100.0, 1500.0)).answer.startswith("cnn10 · batch size 4 is the fastest of 3: ")
+    assert said(NHWC, other, *batches(1100.0, 1500.0)).answer.startswith("cnn10: Batch size 4 is the fastest of 3: ")
 
 
 def replace_workload(spec: RunSpec, workload: str) -> RunSpec:
@@ -517,6 +517,13 @@ def test_values_of_a_number_are_counted_as_values() -> None:
     others = (three(100 * n, 1000.0 * n, 0.3, gpus=n) for n in (1, 2, 3))
     rows = [row for group in (*groups, *others) for row in group]
     assert " are the fastest of 3 values; 3 GPUs are 3.00×" in compute_verdict(rows, 10, asked="gpus").answer
+
+
+def test_a_value_that_is_compared_with_only_one_other_is_not_the_fastest_of_two() -> None:
+    rates = {(1, 512): 1000.0, (2, 512): 1500.0, (1, 256): 1000.0, (3, 256): 3000.0}
+    groups = [three(10 * n, rates[key], gpus=key[0], batch_size=key[1]) for n, key in enumerate(rates, 1)]
+    rows = [row for group in groups for row in group]
+    assert compute_verdict(rows, 10, asked="gpus").answer.startswith("3 GPUs are 3.00× as fast as 1 GPU (")
 
 
 def test_pairs_that_contradict_each_other_answer_with_the_largest_effect() -> None:
