@@ -183,6 +183,7 @@ class RunPageView(QWidget):
         self.time_bar.setVisible(bool(detail.plots.panels))
         self.panels.show_plots(detail.plots)
         self.log.show_log(detail.log_title, detail.log)
+        self.log.setVisible(bool(detail.log))
         self._details.verticalScrollBar().setValue(0)
         self._restyle()
 

@@ -104,8 +104,7 @@ def run_detail(
         since = units.local_time(row.deleted_utc_ns)
         trash_note = f"This run has been in the trash since {since}; it can be restored from the deleted runs."
     count = len(run.log)
-    counted = f"last {LOG_TAIL:,} of {count:,}" if count > LOG_TAIL else f"{count:,}" if count else ""
-    log_title = f"Log, {counted} {units.plural('line', count)}" if counted else "Log, empty"
+    counted = f"last {LOG_TAIL:,} of {count:,}" if count > LOG_TAIL else f"{count:,}"
     begun = cells.started(row, zone)
     values = run_metrics(run)
     return RunDetail(
@@ -143,7 +142,7 @@ def run_detail(
             f"{units.with_minus(f'{(line.t_ns - run.anchor_t_ns) / 1e9:9.3f}')}  {line.text}"
             for line in run.log[-LOG_TAIL:]
         ),
-        log_title=log_title,
+        log_title=f"Log, {counted} {units.plural('line', count)}",
         command=run_command(run),
         tags=row.tags,
         note=row.note,

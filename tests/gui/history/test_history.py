@@ -499,15 +499,18 @@ def test_one_page_after_another_shows_only_its_own_panels(screen: HistoryPage) -
 def test_axes_that_grow_are_painted_as_if_they_had_always_been_that_long(
     qtbot: QtBot, theme: Theme, recorded: RecordedActions
 ) -> None:
-    few = run_detail(stored_run(run_row(2, gpus=1, outcome="failed", throughput=None), measured=False), UTC)
+    silent = replace(stored_run(run_row(2, gpus=1, outcome="failed", throughput=None), measured=False), log=())
+    few = run_detail(silent, UTC)
     views = [RunPageView(theme, recorded.actions) for _ in range(2)]
     for view in views:
         expose(qtbot, view, 1400, 860)
     views[0].show_model(run_detail(stored_run(run_row(1, gpus=1)), UTC))
     qtbot.waitUntil(lambda: not views[0].panels.busy)
     views[0].grab()
+    assert views[0].log.isVisible()
     for view in views:
         view.show_model(few)
+        assert not view.log.isVisible(), "there is nothing in it"
     qtbot.waitUntil(lambda: axes_of(views[0]) == axes_of(views[1]))
 
 
