@@ -229,10 +229,9 @@ class CompareNotes(QWidget):
             for _ in range(_MOST_WARNINGS)
         ]
         self.provenance = ElidedLabel("caption", Qt.AlignmentFlag.AlignLeft)
-        self.table_button = button("&Table", "Show the table, or the answer", flat=True)
         self.button = button("", "Show or hide the whole verdict and all notes", flat=True)
         self.button.clicked.connect(self._toggle)
-        line = make_row((self.provenance, 1), self.table_button, self.button, spacing=2 * GRID)
+        line = make_row((self.provenance, 1), self.button, spacing=2 * GRID)
         lines = make_column(*self.warnings, line, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=GRID // 2)
         make_column(separator(), self.unfolded, lines, parent=self, margins=0, spacing=GRID)
 
@@ -439,7 +438,6 @@ class CompareView(Surface):
             self.tabs.curves.panels.turns.lead(first)
         self.table.hidden_changed.connect(lambda: self.tabs.hide_variants(self.table.hidden_runs))
         self.tabs.curves.toggled.connect(self.table.toggle_runs)
-        self.notes.table_button.clicked.connect(self.tabs.flip_table)
         self.tabs.curves.panels.drawn.connect(lambda: QTimer.singleShot(0, self, self._tell_painted))
         self._report.clicked.connect(self._ask_report)
         self._open_report.clicked.connect(lambda: open_on_desktop(self._report_path))

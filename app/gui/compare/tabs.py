@@ -109,7 +109,8 @@ class PivotView(QWidget):
         super().__init__()
         self.rows, self.columns = ElidedComboBox(), ElidedComboBox()
         self._axes = QWidget()
-        self._caption, self._sources = (ElidedLabel(role, Qt.AlignmentFlag.AlignLeft) for role in ("muted", "caption"))
+        left, end = Qt.AlignmentFlag.AlignLeft, Qt.TextElideMode.ElideRight
+        self._caption, self._sources = (ElidedLabel(role, left, end) for role in ("muted", "caption"))
         self.table = QTreeWidget()
         self._build()
 
@@ -391,9 +392,6 @@ class CompareTabs(QWidget):
             if self._tabs.isTabVisible(number) != (title in there):
                 self._tabs.setTabVisible(number, title in there)
         self._show_tab()
-
-    def flip_table(self) -> None:
-        self.open_tab(ANSWER if self._title == TABLE else TABLE)
 
     def hide_variants(self, runs: frozenset[int]) -> None:
         self._hidden = runs
