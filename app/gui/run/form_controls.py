@@ -296,7 +296,8 @@ class HostChoice(QWidget):
         self.row = FieldRow(_NO_HOSTS, lambda _, host: self.chosen.emit(host), lambda *_: None)
         self.retry_button = button("&Try again", "Connect to this host again", flat=True)
         grid = QGridLayout()
-        grid.setSpacing(GRID // 2)  # as in the form, so that the controls align
+        grid.setSpacing(0)  # also of the columns for other buttons, which would end the list before others do
+        self.row.label.setFixedWidth(_LABEL_WIDTH + GRID // 2)  # as in the form, so that the controls align
         grid.setColumnStretch(1, 1)
         self.row.place(grid, 0)
         column = make_column(grid, parent=self, margins=0, spacing=GRID // 2)

@@ -436,6 +436,14 @@ def test_the_answer_stays_where_the_window_had_no_time_to_show_a_try(qtbot: QtBo
     assert "The largest batch that fits is 8; 9 does not fit (2 tries)." in visible_text(form)
 
 
+def test_lists_and_buttons_across_the_form_end_in_one_line(workbench: Workbench) -> None:
+    form = workbench.run_view.form
+    QApplication.processEvents()
+    workload = next(each for each in form.findChildren(QComboBox) if each.accessibleName() == "Workload")
+    controls = form.host.row.control, workload, form.run_button
+    assert len({each.mapTo(form, each.rect().topRight()).x() for each in controls}) == 1
+
+
 def test_stop_ends_the_search(qtbot: QtBot, workbench: Workbench) -> None:
     form = workbench.run_view.form
     choose(workbench, step_ms=60_000)
