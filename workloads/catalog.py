@@ -318,7 +318,10 @@ def _checked(parameter: Parameter, value: Value) -> Value:
     if parameter.kind == "text":
         return str(value)
     if parameter.kind == "path":
-        return _absolute(str(value))
+        path = str(value)
+        if os.sep in path or path.startswith((".", "~")):  # else it is a version
+            path = os.path.abspath(os.path.expanduser(path))  # noqa: PTH100, PTH111 - pathlib keeps the dots
+        return path
     if parameter.kind == "choice":
         if value not in {choice.value for choice in parameter.choices}:
             raise UsageError(
@@ -326,12 +329,6 @@ def _checked(parameter: Parameter, value: Value) -> Value:
             )
         return value
     return _in_range(parameter, value)
-
-
-def _absolute(path: str) -> str:
-    """Return the absolute path, symbolic links unresolved; a word without a slash is a version, and stays."""
-    is_path = os.sep in path or path.startswith((".", "~"))
-    return os.path.abspath(os.path.expanduser(path)) if is_path else path  # noqa: PTH100, PTH111 - pathlib keeps the dots
 
 
 def _in_range(parameter: Parameter, value: Value) -> Value:

@@ -93,15 +93,12 @@ def _package_folders(interpreter: str) -> list[str] | None:
         return sys.path
     python = find_python(interpreter)
     settings = python and python.parents[1] / "pyvenv.cfg"
-    if python is None or settings is None or not settings.exists() or _sees_system(settings):
+    if python is None or settings is None or not settings.exists():
         return None
-    return [str(folder) for folder in python.parents[1].glob("lib/python*/site-packages")]
-
-
-def _sees_system(settings: Path) -> bool:
-    """Return whether a virtual environment also has its base Python's packages."""
     text = settings.read_text(encoding="utf-8", errors="replace")
-    return re.search(r"^include-system-site-packages\s*=\s*true", text, re.MULTILINE | re.IGNORECASE) is not None
+    if re.search(r"^include-system-site-packages\s*=\s*true", text, re.MULTILINE | re.IGNORECASE):
+        return None  # it also has the packages of its base Python
+    return [str(folder) for folder in python.parents[1].glob("lib/python*/site-packages")]
 
 
 def missing_libraries() -> str | None:

@@ -254,7 +254,10 @@ def _export(options: ExportOptions) -> int:
 def _target(options: ExportOptions) -> Path:
     """Return where to write; raises `UsageError` for conflicting options."""
     is_trace = options.format == "trace"
-    target = options.output or Path(_default_name(options.runs) + (f".trace{_TIMELINE}" if is_trace else ""))
+    runs = list(dict.fromkeys(options.runs))
+    more = f"-and-{len(runs) - _NAMED}-more" if len(runs) > _NAMED else ""
+    name = f"runs-{'-'.join(map(str, runs[:_NAMED]))}{more}"
+    target = options.output or Path(name + (f".trace{_TIMELINE}" if is_trace else ""))
     if is_trace and target.suffix != _TIMELINE:
         raise UsageError(f"--format trace writes one file: -o takes a name that ends in {_TIMELINE}.")
     is_database = target.suffix in DATABASE_SUFFIXES
@@ -269,9 +272,3 @@ def _target(options: ExportOptions) -> Path:
     if options.queue and not is_database:
         raise UsageError("--queue goes with -o FILE.vscope: only a database holds experiments that can continue.")
     return target
-
-
-def _default_name(numbers: Sequence[int]) -> str:
-    runs = list(dict.fromkeys(numbers))
-    more = f"-and-{len(runs) - _NAMED}-more" if len(runs) > _NAMED else ""
-    return f"runs-{'-'.join(map(str, runs[:_NAMED]))}{more}"

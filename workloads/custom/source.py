@@ -298,7 +298,9 @@ def _describe_parameter(parameter: inspect.Parameter, docstring: str, location: 
                 f"{location}: a text of {name} has more than {_MOST_TEXT_CHARS:,} characters, or control characters."
             )
     value: Value = float(default) if kind == "number" else default
-    return CustomParameter(name=name, kind=kind, default=value, help=_parameter_help(name, docstring), choices=choices)
+    line = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)  # `units: Units of each layer`
+    text = plain(line[1].strip()[:_MOST_HELP_CHARS]) if line else ""
+    return CustomParameter(name=name, kind=kind, default=value, help=text, choices=choices)
 
 
 def _parameter_kind(annotation: Any) -> tuple[CustomParameterKind | None, tuple[str, ...]]:
@@ -315,9 +317,3 @@ def _is_valid_default(default: object, kind: CustomParameterKind, choices: tuple
     if kind == "number":
         return isinstance(default, int | float) and not isinstance(default, bool) and math.isfinite(default)
     return _KIND_BY_TYPE.get(type(default)) == kind
-
-
-def _parameter_help(name: str, docstring: str) -> str:
-    """Return the docstring's line about a parameter, such as `units: Units of each layer`."""
-    match = re.search(rf"^\s*{name}\s*(?:\([^)]*\))?:\s*(.+)$", docstring, re.MULTILINE)
-    return plain(match[1].strip()[:_MOST_HELP_CHARS]) if match else ""

@@ -108,7 +108,10 @@ def time_left(
     refused = [spec for spec in plan.specs if machine and check(spec, machine)]
     possible = [spec for spec in remaining if spec not in refused]
     ended = timed_runs(alike)
-    durations, between_s = _DurationModel(ended), _between_s(ended)
+    durations = _DurationModel(ended)
+    times = sorted((row.started_utc_ns, row.ended_utc_ns or row.started_utc_ns) for row in ended)
+    between = [(start - end) / 1e9 for (_, end), (start, _) in pairwise(times)]
+    between_s = statistics.median([gap for gap in between if 0 <= gap < _LONGEST_BETWEEN_S] or [_BETWEEN_S])
     workloads = {spec.workload for spec in possible}
     timing_runs = len([row for row in ended if row.spec.workload in workloads] or ended)
     concurrency = plan_concurrency(plan, machine or Machine())
@@ -161,12 +164,6 @@ def _around(seconds: Sequence[float], factor: float) -> TimeLeft:
     median_s = statistics.median(seconds)
     usual = [time_s for time_s in seconds if time_s <= _HELD_UP * median_s]
     return TimeLeft(min(usual) / factor, statistics.fmean(usual), max(usual) * factor)
-
-
-def _between_s(ended: Sequence[RunRow]) -> float:
-    times = sorted((row.started_utc_ns, row.ended_utc_ns or row.started_utc_ns) for row in ended)
-    between = [(start - end) / 1e9 for (_, end), (start, _) in pairwise(times)]
-    return statistics.median([gap for gap in between if 0 <= gap < _LONGEST_BETWEEN_S] or [_BETWEEN_S])
 
 
 class _DurationModel:
