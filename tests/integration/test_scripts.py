@@ -238,7 +238,7 @@ def test_a_command_that_keeps_the_probe_out_is_told_so(
     assert "PYTHONPATH=src:$PYTHONPATH" in document["reason"]
 
 
-@pytest.mark.parametrize("end", ["", "finally", "atexit", "sigterm", "fork", "daemon"])
+@pytest.mark.parametrize("end", ["", "finally", "atexit", "sigterm", "fork", "daemon", "closed"])
 def test_what_a_script_would_do_at_its_end_is_not_done(command: CommandLine, folder: Path, end: str) -> None:
     before = tree_hash(folder)
     document = command.read("run", *SHORT, *script_command(folder, "steps.py", "--end", end))

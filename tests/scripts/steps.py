@@ -2,6 +2,7 @@
 
 import argparse
 import atexit
+import contextlib
 import os
 import signal
 import subprocess
@@ -41,7 +42,12 @@ def train() -> None:
                 words = [sys.executable, "-c", "import time; time.sleep(10_000)", os.getcwd()]
                 os.execve(words[0], words, {})
             os._exit(0)
+        if arguments.end == "closed" and step == 0:
+            os.close(2)
         variantscope.step()
+        if arguments.end == "closed":
+            with contextlib.suppress(OSError):
+                os.write(2, b"as a library in C writes")
 
 
 print("arguments", arguments, os.environ.get("OF_THE_TEST", "unset"), flush=True)

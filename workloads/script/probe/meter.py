@@ -6,6 +6,7 @@ Uses only the standard library, and of that only what programs import anyway (se
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import json
 import os
@@ -49,7 +50,10 @@ class _Link:
     """The connection to the worker; created after the first step, because a process may never run a step."""
 
     def __init__(self, path: str) -> None:
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        opened = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        # Where the script has closed its stderr, libraries in C would write into the link.
+        self._socket = socket.socket(fileno=fcntl.fcntl(opened, fcntl.F_DUPFD_CLOEXEC, 3))
+        opened.close()
         self._socket.settimeout(None)  # whatever the script's default is
         self._socket.connect(path)
         if self._socket.recv(1) != b"1":
