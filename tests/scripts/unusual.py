@@ -5,6 +5,7 @@ import sys
 
 import torch
 from torch import nn
+from torch.nn.utils.rnn import pad_sequence
 from torch.utils.data import DataLoader, TensorDataset
 
 
@@ -32,13 +33,13 @@ if sys.argv[1] == "folds":
 optimizer = torch.optim.Adam(model.parameters())
 if sys.argv[1] == "ahead":
     optimizer = Derived(model.parameters())
-    training, validation = (TensorDataset(torch.rand(size, 8)) for size in (400, 200))
+    training, validation = torch.rand(400, 5, 8), TensorDataset(torch.rand(200, 8))
     while True:
-        batches = iter(DataLoader(training, 8))
+        batches = iter(DataLoader(training, 8, collate_fn=pad_sequence))  # five moments of eight examples
         batch = next(batches)
         while batch is not None:
             ahead = next(batches, None)
-            model(batch[0]).sum().backward()
+            model(batch).sum().backward()
             optimizer.step()
             batch = ahead
         torch.save(model.state_dict(), "weights.pt")

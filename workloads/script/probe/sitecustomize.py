@@ -77,7 +77,13 @@ def _of_scaler(module: Any) -> None:
 
 def _of_loader(module: Any) -> None:
     loader = module._BaseDataLoaderIter  # noqa: SLF001
-    advance = loader.__next__
+    advance, take = loader.__next__, loader._next_index  # noqa: SLF001
+
+    def taken(self: Any) -> Any:
+        indices = take(self)
+        if METER.on and isinstance(indices, (list, tuple)) and None not in indices[:1]:  # an `IterableDataset` has none
+            self.__dict__.setdefault("variantscope_lengths", []).append(len(indices))
+        return indices
 
     def timed(self: Any) -> Any:
         if not METER.on:
@@ -87,17 +93,19 @@ def _of_loader(module: Any) -> None:
         METER.wait_ns += (_now() - start_ns) * METER.is_training_thread()
         key = id(self._dataset)
         examples, batches = METER.seen.get(key, (0, 0))
-        METER.seen[key] = examples + _length(batch, self._index_sampler), batches + 1
+        lengths = self.__dict__.get("variantscope_lengths")
+        length = lengths.pop(0) if lengths else _length(batch, self._index_sampler)
+        METER.seen[key] = examples + length, batches + 1
         return batch
 
-    loader.__next__ = timed
+    loader.__next__, loader._next_index = timed, taken  # noqa: SLF001
     needs_gradients = sys.modules["torch"].is_grad_enabled
     reason = ("evaluation", METER.epoch)
     _hook(module.DataLoader, "__iter__", lambda *_: METER.interrupt(reason[needs_gradients()]))
 
 
 def _length(batch: Any, sampler: Any) -> int:
-    """Return the examples of a batch: the first axis of its first tensor, else the sampler's number."""
+    """Return the examples of a batch without indices: the first axis of its first tensor, else the sampler's number."""
     while isinstance(batch, (list, tuple, dict)) and batch:
         batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
     shape = getattr(batch, "shape", None)
