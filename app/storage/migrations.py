@@ -1,8 +1,6 @@
 """The database's schema: forward-only migrations, each applied in one transaction with its record."""
 
-import json
-import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 from sqlite_utils import Database, Migrations
 
@@ -370,24 +368,24 @@ CREATE TABLE epochs (
 ) STRICT, WITHOUT ROWID
 """
 
-_IDLE_WAIT = re.compile(r"(?:(gave up|skipped) after )?([0-9,]+)\s*s(?:(?:: |, )(.+))?", re.DOTALL)
-"""The former text of an idle wait: `12 s, GPU 0 at 41 °C`, `gave up after 60 s: GPU 0 at 55 °C`, `off`."""
-_IDLE_WAIT_OUTCOMES = {None: "idle", "gave up": "timed out", "skipped": "skipped"}
+_IDLE_WAITS = """
+UPDATE runs SET environment = (
+    SELECT json_patch(environment, json_object(
+        'gate', NULL,
+        'idle_wait_outcome', CASE gate WHEN 'off' THEN 'off' WHEN wait THEN 'idle' WHEN 'skipped after ' || wait
+            THEN 'skipped' ELSE 'timed out' END,
+        'idle_wait_s', iif(gate = 'off', NULL, printf('%d', replace(wait, ',', ''))),
+        iif(wait = gate, 'idle_wait_gpus', 'idle_wait_blockers'), nullif(substr(wait, instr(wait || 's', 's') + 3), '')
+    )) FROM (
+        SELECT gate, replace(replace(gate, 'gave up after ', ''), 'skipped after ', '') AS wait
+        FROM (SELECT json_extract(environment, '$.gate') AS gate)
+    )
+) WHERE json_type(environment, '$.gate') = 'text'
+"""
+"""Formerly one sentence: `12 s, GPU 0 at 41 °C`, `gave up after 60 s: GPU 0 at 55 °C`, `off`."""
 
 
-def _split_idle_waits(db: Database) -> None:
-    waits = "SELECT run, json_extract(environment, '$.gate') FROM runs WHERE json_type(environment, '$.gate') = 'text'"
-    for run, sentence in db.execute(waits).fetchall():
-        changes = {"gate": None, "idle_wait_outcome": sentence}
-        if match := _IDLE_WAIT.fullmatch(sentence):
-            ending, seconds, rest = match.groups()
-            changes["idle_wait_outcome"] = _IDLE_WAIT_OUTCOMES[ending]
-            changes["idle_wait_s"] = seconds.replace(",", "")
-            changes["idle_wait_blockers" if ending else "idle_wait_gpus"] = rest
-        db.execute("UPDATE runs SET environment = json_patch(environment, ?) WHERE run = ?", (json.dumps(changes), run))
-
-
-_MIGRATIONS: dict[str, tuple[str | Callable[[Database], None], ...]] = {
+_MIGRATIONS: dict[str, tuple[str, ...]] = {
     # Runs with their devices, phases, blocks, samples and log lines.
     "m001_first_light": (
         *(_RUNS, _DEVICES, _PHASES, _BLOCKS, _SAMPLES, _LOG_LINES, *_INDICES),
@@ -456,25 +454,22 @@ _MIGRATIONS: dict[str, tuple[str | Callable[[Database], None], ...]] = {
     # A search for TensorFlow also finds the runs that do not name it.
     "m020_search_frameworks": tuple(search_field_statements()),
     # Outcome, seconds and blockers of the idle wait before a run, formerly one sentence.
-    "m021_idle_wait": (_split_idle_waits,),
+    "m021_idle_wait": (_IDLE_WAITS,),
     # GPU time of several GPUs without what they wait for each other.
     "m022_waits": (_STEPS_WITHOUT_WAITS,),
 }
-"""Each migration's statements and functions, in their order; a new one comes last, and none ever changes."""
+"""Each migration's statements, in their order; a new one comes last, and none ever changes."""
 
 
 migrations = Migrations("variantscope")
 
 
-def _register(name: str, steps: Iterable[str | Callable[[Database], None]]) -> None:
+def _register(name: str, statements: Iterable[str]) -> None:
     @migrations(name=name)
     def _(db: Database) -> None:
-        for step in steps:
-            if isinstance(step, str):
-                db.execute(step)
-            else:
-                step(db)
+        for statement in statements:
+            db.execute(statement)
 
 
-for _name, _steps in _MIGRATIONS.items():
-    _register(_name, _steps)
+for _name, _statements in _MIGRATIONS.items():
+    _register(_name, _statements)
