@@ -53,12 +53,6 @@ HOST_ID_KEY = "host_id"
 """Key of a run's environment: a hash of the host's machine id, independent of its name."""
 CARRIER_KEY = "carrier"
 """Key of a run's environment: how the host was reached (`ssh`, `slurm`, `ray`, `docker`, `sh`); absent like `host`."""
-LINK_ROUND_TRIP_KEY = "link_round_trip_ms"
-"""Key of a run's environment: the round trip of the link to its host, in milliseconds; only before 0.3."""
-CLOCK_OFFSET_KEY = "clock_offset_ns"
-"""Key of a run's environment: the host's monotonic clock minus this machine's; only before 0.3."""
-CLOCK_ERROR_KEY = "clock_error_ns"
-"""Key of a run's environment: the bound of that offset's error; only before 0.3."""
 BOOT_ID_KEY = "boot_id"
 """Key of a run's environment: the boot from which its host's monotonic clock counts."""
 SLURM_JOB_KEY = "slurm_job_id"
@@ -87,9 +81,6 @@ PER_RUN_KEYS = frozenset(
         SCRIPT_COMMAND_KEY,
         STANDBY_KEY,
         CARRIER_KEY,
-        LINK_ROUND_TRIP_KEY,
-        CLOCK_OFFSET_KEY,
-        CLOCK_ERROR_KEY,
         BOOT_ID_KEY,
         SLURM_JOB_KEY,
         SLURM_NODE_KEY,
@@ -98,25 +89,22 @@ PER_RUN_KEYS = frozenset(
 )
 """Keys that describe one run rather than its machine: environments that differ only in them count as equal."""
 
-_NUMBERS: Mapping[str, tuple[float, float]] = {
-    CPU_COUNT_KEY: (0, 1e6),
-    "memory_total_bytes": (0, 2**52),
-    HOST_LOAD_KEY: (0, 1e3),
-    THROTTLED_KEY: (0, 100),
-    STOOD_STILL_KEY: (0, 1e9),
-    IDLE_WAIT_S_KEY: (0, 1e9),
-    LINK_ROUND_TRIP_KEY: (0, 1e9),
-    CLOCK_OFFSET_KEY: (-(2**62), 2**62),
-    CLOCK_ERROR_KEY: (0, 2**62),
+_NUMBERS: Mapping[str, float] = {
+    CPU_COUNT_KEY: 1e6,
+    "memory_total_bytes": 2**52,
+    HOST_LOAD_KEY: 1e3,
+    THROTTLED_KEY: 100,
+    STOOD_STILL_KEY: 1e9,
+    IDLE_WAIT_S_KEY: 1e9,
 }
-"""The least and the highest value of each numeric key."""
-_NUMBER = re.compile(r"-?[0-9]{1,20}(\.[0-9]{1,20})?")
+"""The highest value of each numeric key; the least is 0."""
+_NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?")
 
 
 def environment_number(environment: Mapping[str, str], key: str) -> float | None:
     """Return the value of a key of `_NUMBERS`; None if it is absent or invalid."""
-    text, (least, highest) = environment.get(key, ""), _NUMBERS[key]
-    return number if _NUMBER.fullmatch(text) and least <= (number := float(text)) <= highest else None
+    text = environment.get(key, "")
+    return number if _NUMBER.fullmatch(text) and (number := float(text)) <= _NUMBERS[key] else None
 
 
 def wrong_numbers(environment: Mapping[str, str]) -> list[str]:

@@ -6,13 +6,7 @@ import pytest
 
 from app.analysis.comparability import throttled_pct
 from app.hosts.messages import decode_report
-from app.values.environment_keys import (
-    CLOCK_OFFSET_KEY,
-    CPU_COUNT_KEY,
-    THROTTLED_KEY,
-    environment_number,
-    wrong_numbers,
-)
+from app.values.environment_keys import CPU_COUNT_KEY, THROTTLED_KEY, environment_number, wrong_numbers
 from tests.unit.runs.test_lost_database import STARTED
 from workloads.protocol import EnvironmentInfo, ProtocolError, encode
 
@@ -24,7 +18,6 @@ from workloads.protocol import EnvironmentInfo, ProtocolError, encode
         (CPU_COUNT_KEY, "1000000", 1e6),
         (CPU_COUNT_KEY, "1000001", None),
         (CPU_COUNT_KEY, "-1", None),
-        (CLOCK_OFFSET_KEY, "-5000", -5000),
         (THROTTLED_KEY, "0.0", 0),
         (THROTTLED_KEY, "100.0", 100),
         (THROTTLED_KEY, "100.1", None),
