@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from functools import partial
-from itertools import pairwise, zip_longest
+from itertools import zip_longest
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QInputDialog, QVBoxLayout, QWidget
@@ -121,7 +121,6 @@ class FormView(QWidget):
             warning: Shown above error or problem.
         """
         row_keys = {} if self.state is None else _row_keys(self.state)
-        stops = self._stops()
         self.state, self._busy = state, busy
         if list(row_keys.items()) != list(_row_keys(state).items()):
             self._rebuild(state, row_keys)
@@ -133,8 +132,6 @@ class FormView(QWidget):
         set_role(self.custom_label, "problem" if state.custom_file_invalid else "caption")
         show_text(self._warning, warning)
         self._show_fields()
-        if self._stops() != stops:
-            self._order()
         self._show_problem(state, error, brief)
         self._show_buttons(state, label, stopping=stopping)
         tip = detail or ("Stop the current run (Ctrl+.)" if busy else "Run this (Ctrl+R)")
@@ -265,32 +262,6 @@ class FormView(QWidget):
 
     def _edit(self, name: str, *values: object) -> None:
         self.edited.emit(name, values)
-
-    def _stops(self) -> list[QWidget]:
-        """Return the rows' widgets in tab order, as seen."""
-        fields = self.state.fields if self.state is not None else ()
-        essential = [field.name for field in fields if field.essential and not field.name.startswith(EXPERIMENT)]
-        inessential = [field.name for field in fields if not field.essential]
-        extent = [field.name for field in fields if field.name.startswith(EXPERIMENT)]
-        first, second, third = (
-            [stop for name in names if name in self.rows for stop in self.rows[name].stops]
-            for names in (essential, inessential, extent)
-        )
-        return [*first, self.search, self._all, self.reset_button, *second, *third]
-
-    def _order(self) -> None:
-        """Set the tab order of everything to the order seen."""
-        controls = [
-            self.questions_button,
-            self._workload,
-            *self._stops(),
-            self.reasons_button,
-            *self.cure_buttons,
-            self.retry_button,
-        ]
-        controls += [self.run_button, self.queue_button, self.copy_button, self._largest]
-        for first, then in pairwise(controls):
-            QWidget.setTabOrder(first, then)
 
     def _connect(self) -> None:
         def apply_cure(number: int) -> None:

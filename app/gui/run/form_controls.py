@@ -161,13 +161,6 @@ class FieldRow:
     def value_at(self, index: int) -> object:
         return self._field.options[index].value
 
-    @property
-    def stops(self) -> list[QWidget]:
-        """Return its widgets in tab order."""
-        editor, chips = self._widgets[1], self.chip_buttons
-        side = [self.side] if isinstance(self.side, QPushButton) else []
-        return [editor, *chips, *side, self.back] if self.list else [editor, *side, self.back, *chips]
-
     def place(self, grid: QGridLayout, line: int) -> None:
         grid.addWidget(self.label, line, 0)
         grid.addWidget(self._widgets[1], line, 1)

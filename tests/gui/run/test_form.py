@@ -28,6 +28,7 @@ from app.storage.store import Store
 from app.viewmodels.run.fields import EXPERIMENT, Option
 from app.viewmodels.run.form import VariantForm
 from tests.gui.screens import button, locked, visible_text
+from tests.gui.test_keyboard import chain
 from tests.gui.windows import choose, selected_line
 from tests.unit.viewmodels.events import CPU_INVENTORY, GPU_INVENTORY
 from workloads.catalog import Machine
@@ -342,30 +343,21 @@ def test_while_something_goes_on_the_form_stays_usable_and_adds_to_the_queue(
     assert "no NVIDIA GPU" in visible_text(view)
 
 
-def test_after_another_workload_and_with_chips_tab_still_goes_in_the_order_seen(
-    view: FormView, form: VariantForm
-) -> None:
+def test_after_another_workload_and_with_chips_tab_still_goes_in_the_order_seen(workbench: Workbench) -> None:
+    form = workbench.run_view.form
     for name in ("cnn10", "lstm"):
-        form.choose(name)
-        view.show_model(form.state())
-    form.type("units", "32, 64")
-    view.show_model(form.state())
-    reached = [each for each in focus_chain(view) if each.startswith(("field.", "&", "32", "64"))]
-    fields = [f"field.{field.name}" for field in form.state().fields if field.essential]
+        form.workload_chosen.emit(name)
+    form.typed.emit("units", "32, 64")
+    assert form.state is not None
+    form.host.row.control.setFocus()
+    stops = [each for each in chain(workbench.window, Qt.Key.Key_Tab) if form.isAncestorOf(each)]
+    names = [each.text() if isinstance(each, QPushButton) else each.objectName() for each in stops]
+    reached = [each for each in names if each.startswith(("field.", "&", "32", "64"))]
+    fields = [f"field.{field.name}" for field in form.state.fields if field.essential]
     extent = [each for each in fields if EXPERIMENT in each]
     plain = [each for each in fields if EXPERIMENT not in each]
     at = plain.index("field.units") + 1
-    assert reached == ["field.host", "&Questions", *plain[:at], "32 ✕", "64 ✕", *plain[at:], *extent, "&Run"]
-
-
-def focus_chain(view: FormView) -> list[str]:
-    """Return names of controls and texts of buttons in the order in which Tab reaches them."""
-    found: list[str] = []
-    widget: QWidget | None = view
-    while (widget := widget and widget.nextInFocusChain()) is not view and widget:
-        if widget.isVisible():
-            found.append(widget.text() if isinstance(widget, QPushButton) else widget.objectName())
-    return found
+    assert reached == ["&Questions", *plain[:at], "32 ✕", "64 ✕", *plain[at:], *extent, "&Run 6", "field.host"]
 
 
 def test_a_row_that_two_workloads_have_is_used_again_at_its_new_place(view: FormView, form: VariantForm) -> None:
