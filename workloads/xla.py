@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from workloads.kernels import makes_products
@@ -26,6 +27,117 @@ _HIGHEST_PRECISION = 2
 """Enumerators of xla_data.proto: PrimitiveType and PrecisionConfig."""
 _LIBRARY_CALLS = {"gemm": "MatMul", "matmul": "MatMul", "conv": "Conv2D", "dnn_rnn": "CudnnRNN"}
 """Words in names of library calls: `__cublas$gemm`, `__cublas$lt$matmul`, `__cudnn$convForward`, `cudnn_rnn_ffi`."""
+
+
+_Fields = Mapping[int, tuple[str, "_Fields | type | None"]]
+"""The fields of a protobuf message by number: the name, and the type: another message, str, bytes, or None for numbers.
+
+Only those that are read: neither JAX nor the program installs protobuf.
+"""
+_SHAPE: _Fields = {2: ("element_type", None), 5: ("layout", {1: ("minor_to_major", None)})}
+_INSTRUCTION: _Fields = {
+    1: ("name", str),
+    2: ("opcode", str),
+    3: ("shape", _SHAPE),
+    7: ("metadata", {1: ("op_type", str), 2: ("op_name", str)}),
+    16: ("convolution_dimension_numbers", {8: ("input_feature_dimension", None)}),
+    28: ("custom_call_target", str),
+    35: ("id", None),
+    36: ("operand_ids", None),
+    38: ("called_computation_ids", None),
+    43: ("backend_config", bytes),
+    51: ("precision_config", {1: ("operand_precision", None)}),
+}
+_MODULE: _Fields = {
+    1: ("name", str),
+    3: ("computations", {1: ("name", str), 2: ("instructions", _INSTRUCTION), 5: ("id", None)}),
+    6: ("entry_computation_id", None),
+}
+"""HloModuleProto of XLA's hlo.proto."""
+_STAT: _Fields = {
+    1: ("metadata_id", None),
+    3: ("number", None),
+    4: ("number", None),
+    5: ("text", str),
+    6: ("data", bytes),
+    7: ("reference", None),
+}
+_EVENT: _Fields = {1: ("metadata_id", None), 2: ("offset_ps", None), 3: ("duration_ps", None), 4: ("stats", _STAT)}
+_NAMED: _Fields = {1: ("key", None), 2: ("value", {2: ("name", str), 5: ("stats", _STAT)})}
+_SPACE: _Fields = {
+    1: (
+        "planes",
+        {
+            2: ("name", str),
+            3: ("lines", {1: ("id", None), 2: ("name", str), 3: ("timestamp_ns", None), 4: ("events", bytes)}),
+            4: ("event_metadata", _NAMED),
+            5: ("stat_metadata", _NAMED),
+            6: ("stats", _STAT),
+        },
+    )
+}
+"""XSpace of XLA's xplane.proto; an event is decoded when it is read."""
+_REPEATED = frozenset(
+    (
+        *("computations", "instructions", "minor_to_major", "operand_ids", "called_computation_ids"),
+        *("operand_precision", "planes", "lines", "events", "event_metadata", "stat_metadata", "stats"),
+    )
+)
+
+
+def decode_protobuf(data: bytes, fields: _Fields = _MODULE) -> SimpleNamespace:
+    """Return a message, by default a HloModuleProto, in the format of https://protobuf.dev/programming-guides/encoding."""
+    value: Any
+    message = SimpleNamespace(**{name: [] if name in _REPEATED else _empty(kind) for name, kind in fields.values()})
+    position = 0
+    while position < len(data):
+        key, position = _number(data, position)
+        number, wire = key >> 3, key & 7
+        if wire == 0:
+            value, position = _number(data, position)
+        else:
+            size, position = _number(data, position) if wire == 2 else ({1: 8, 5: 4}[wire], position)
+            value, position = data[position : position + size], position + size
+        if number not in fields:
+            continue
+        name, kind = fields[number]
+        values = list(_decoded(value, kind))
+        if name in _REPEATED:
+            getattr(message, name).extend(values)
+        else:
+            setattr(message, name, values[-1])
+    return message
+
+
+def _empty(kind: Any) -> Any:
+    if isinstance(kind, dict):
+        return decode_protobuf(b"", kind)
+    return kind() if kind else 0
+
+
+def _decoded(value: Any, kind: Any) -> Iterator[Any]:
+    if isinstance(kind, dict):
+        yield decode_protobuf(value, kind)
+    elif kind is str:
+        yield value.decode()
+    elif kind is bytes or isinstance(value, int):
+        yield value
+    else:
+        position = 0
+        while position < len(value):
+            number, position = _number(value, position)
+            yield number
+
+
+def _number(data: bytes, position: int) -> tuple[int, int]:
+    """Decode the varint at a position; return the number and the position after it."""
+    number = shift = 0
+    while True:
+        byte = data[position]
+        number |= (byte & 127) << shift
+        position, shift = position + 1, shift + 7
+        if byte < 128:
+            return number, position
 
 
 def program_ops(module: Any) -> tuple[Op, ...]:
@@ -199,6 +311,50 @@ def read_planes(
         step=_step(planes, kernels, steps, to_monotonic) if gpu or steps == 1 else None,
         notes=notes,
     )
+
+
+_PROGRAM_PLANE = "/host:metadata"
+
+
+def read_space(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int]) -> XlaTrace:
+    """Return the trace of some steps from an XSpace, without the framework that wrote it, as `read_planes` does."""
+    space = decode_protobuf(data, _SPACE)
+    planes = list(map(_plane, space.planes))
+    executed = {
+        event.stats["hlo_module"]
+        for line in itertools.chain(*(plane.lines for plane in planes))
+        for event in line.events()
+        if "hlo_module" in event.stats
+    }
+    metadata = (entry for plane in space.planes if plane.name == _PROGRAM_PLANE for entry in plane.event_metadata)
+    modules = (
+        decode_protobuf(stat.data, {1: ("module", _MODULE)}).module for entry in metadata for stat in entry.value.stats
+    )
+    programs = tuple(op for module in modules if module.name in executed for op in program_ops(module))
+    return read_planes(planes, steps, gpu=gpu, programs=programs, to_monotonic=to_monotonic)
+
+
+def _plane(plane: Any) -> Plane:
+    names, stat_names = (
+        {entry.key: entry.value.name for entry in entries} for entries in (plane.event_metadata, plane.stat_metadata)
+    )
+
+    def stats_of(stats: Iterable[Any]) -> dict[str, Any]:
+        return {
+            stat_names.get(stat.metadata_id, ""): stat.text or stat_names.get(stat.reference) or stat.number
+            for stat in stats
+        }
+
+    def events(line: Any) -> Iterator[Profiled]:
+        for data in line.events:
+            event = decode_protobuf(data, _EVENT)
+            start_ps = 1000 * line.timestamp_ns + event.offset_ps
+            yield Profiled(
+                names.get(event.metadata_id, ""), start_ps, start_ps + event.duration_ps, stats_of(event.stats)
+            )
+
+    lines = [ProfileLine(line.name, line.id, partial(events, line)) for line in plane.lines]
+    return Plane(name=plane.name, stats=stats_of(plane.stats), lines=lines)
 
 
 def _step(

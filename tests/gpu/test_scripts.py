@@ -45,5 +45,6 @@ def test_a_script_is_measured_as_it_is(
     document = CommandLine(tmp_path).json("run", *settings, *command)
     assert document["outcome"] == "completed", document["reason"]
     assert document["measured"]["steps"] >= 10
+    assert document["evidence"]["kernels"], document["evidence"]["notes"]
     assert "others_on_gpu" not in document["environment"]
     assert document["evidence"]["ran"].get("ranks", "1 rank") == ("1 rank" if gpus == 1 else f"{gpus} ranks")

@@ -157,7 +157,8 @@ def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -
 def test_keras_fit(command: CommandLine, folder: Path) -> None:
     """The last batch of an epoch, which may be smaller, is no step: libraries compile for its size."""
     document = command.read("run", *SHORT, *script_command(folder, "keras_fit.py"))
-    assert measured(document)["device"] == "CPU"
+    assert measured(document) == {"device": "CPU", "xla": "off"}
+    assert (document["evidence"]["steps"], bool(document["evidence"]["kernels"])) == (3, True)
     assert "A step is a batch of Keras' fit;" in notes(document)
     assert document["measured"]["examples"] == 32 * document["measured"]["steps"]
 
@@ -182,7 +183,7 @@ def test_an_update_that_jax_compiles_is_no_step(command: CommandLine, folder: Pa
 def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> None:
     before = tree_hash(folder)
     document = command.read("run", *SHORT, "--loop", "jax_loop.py:14", *script_command(folder, "jax_loop.py"))
-    measured(document)
+    assert measured(document) == {"device": "CPU", "precision": "float32", "xla": "on"}
     assert "A step is an iteration of the loop at jax_loop.py:14;" in notes(document)
     assert tree_hash(folder) == before
     refused = command.read("run", *SHORT, "--loop", "jax_loop.py:15", *script_command(folder, "jax_loop.py"), status=1)

@@ -29,7 +29,7 @@ SMALL_MODULES = {
 }
 """Modules under the least size, each with its reason: a file is a topic, and a helper belongs to its only user."""
 
-BUDGET_LINES, BUDGET_MODULES = 79_638, 318
+BUDGET_LINES, BUDGET_MODULES = 79_226, 318
 """Lines of app and workloads, blank ones and docstrings included, and modules that are not empty. Both only go down; a
 change that needs more raises them in a commit of its own, which says why."""
 BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
@@ -38,7 +38,6 @@ BUDGET_SLACK_LINES, BUDGET_SLACK_MODULES = 400, 4
 LONE_MODULE_LINES = 150
 LONE_MODULES = {
     "app.gui.stored_screens": "two screens and the ways to them; the window's other parts fill a module",
-    "workloads.script.evidence": "reads traces, as nothing else of a command does",
     "workloads.pytorch.stored_images": "the way of one kind of data; a step takes any",
     "workloads.tensorflow.gradients": "imported by jobs that compare",
     "workloads.tensorflow.evidence.custom": "of users' models alone, as cnn/evidence.py is of images",

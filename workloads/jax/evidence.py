@@ -1,9 +1,8 @@
 """The evidence of a run in JAX, from the program that XLA compiled and a profile of further steps."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -26,96 +25,24 @@ from workloads.protocol import Evidence, RunSpec
 from workloads.recurrent import OpPattern
 from workloads.recurrent_layers import RECURRENT_LAYERS, config_of
 from workloads.training import Task
-from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile_steps, program_ops, read_planes
-
-_Fields = Mapping[int, tuple[str, "_Fields | type | None"]]
-"""The fields of a protobuf message by number: the name, and the type: another message, str, bytes, or None for numbers.
-
-They are the fields of XLA's hlo.proto and xla_data.proto that `program_ops` reads: JAX does not install protobuf.
-"""
-_SHAPE: _Fields = {2: ("element_type", None), 5: ("layout", {1: ("minor_to_major", None)})}
-_INSTRUCTION: _Fields = {
-    1: ("name", str),
-    2: ("opcode", str),
-    3: ("shape", _SHAPE),
-    7: ("metadata", {1: ("op_type", str), 2: ("op_name", str)}),
-    16: ("convolution_dimension_numbers", {8: ("input_feature_dimension", None)}),
-    28: ("custom_call_target", str),
-    35: ("id", None),
-    36: ("operand_ids", None),
-    38: ("called_computation_ids", None),
-    43: ("backend_config", bytes),
-    51: ("precision_config", {1: ("operand_precision", None)}),
-}
-_MODULE: _Fields = {
-    3: ("computations", {1: ("name", str), 2: ("instructions", _INSTRUCTION), 5: ("id", None)}),
-    6: ("entry_computation_id", None),
-}
-_REPEATED = frozenset(
-    ("computations", "instructions", "minor_to_major", "operand_ids", "called_computation_ids", "operand_precision")
+from workloads.xla import (
+    STATS,
+    Plane,
+    Profiled,
+    ProfileLine,
+    XlaTrace,
+    decode_protobuf,
+    profile_steps,
+    program_ops,
+    read_planes,
 )
-
-
-def decode_program(data: bytes, fields: _Fields = _MODULE) -> SimpleNamespace:
-    """Return a HloModuleProto in protobuf's wire format, https://protobuf.dev/programming-guides/encoding."""
-    value: Any
-    message = SimpleNamespace(**{name: [] if name in _REPEATED else _empty(kind) for name, kind in fields.values()})
-    position = 0
-    while position < len(data):
-        key, position = _number(data, position)
-        number, wire = key >> 3, key & 7
-        if wire == 0:
-            value, position = _number(data, position)
-        else:
-            size, position = _number(data, position) if wire == 2 else ({1: 8, 5: 4}[wire], position)
-            value, position = data[position : position + size], position + size
-        if number not in fields:
-            continue
-        name, kind = fields[number]
-        values = list(_decoded(value, kind))
-        if name in _REPEATED:
-            getattr(message, name).extend(values)
-        else:
-            setattr(message, name, values[-1])
-    return message
-
-
-def _empty(kind: Any) -> Any:
-    if isinstance(kind, dict):
-        return decode_program(b"", kind)
-    return kind() if kind else 0
-
-
-def _decoded(value: Any, kind: Any) -> Iterator[Any]:
-    if isinstance(kind, dict):
-        yield decode_program(value, kind)
-    elif kind is str:
-        yield value.decode()
-    elif kind is bytes or isinstance(value, int):
-        yield value
-    else:
-        position = 0
-        while position < len(value):
-            number, position = _number(value, position)
-            yield number
-
-
-def _number(data: bytes, position: int) -> tuple[int, int]:
-    """Decode the varint at a position; return the number and the position after it."""
-    number = shift = 0
-    while True:
-        byte = data[position]
-        number |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
-        if byte < 128:
-            return number, position
 
 
 def program_of(step: Step) -> tuple[Op, ...]:
     """Return the products of the program that the first step compiled."""
     modules = step.program.runtime_executable().hlo_modules()
     return tuple(
-        op for module in modules for op in program_ops(decode_program(module.as_serialized_hlo_module_proto()))
+        op for module in modules for op in program_ops(decode_protobuf(module.as_serialized_hlo_module_proto()))
     )
 
 

@@ -14,7 +14,8 @@ import msgspec
 from workloads.evidence import Aspect, exchange_note, guarded_trace, share_note, summarise, tensor_core_share
 from workloads.protocol import CHOICE, Count, Evidence, Nanoseconds, Sentence, Text, TextByName, Texts, Variant
 from workloads.pytorch.trace import TorchTrace, read
-from workloads.trace import monotonic_clock
+from workloads.trace import Trace, monotonic_clock
+from workloads.xla import XlaTrace, read_space
 
 _SMALL_SHARE = 0.05
 """Types with a smaller share of the products' time are not named."""
@@ -69,10 +70,14 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int,
     """Return the evidence of a script that ran steps since `begin_ns`, with its trace if the file exists."""
     gpu = bool(ending.gpus)
 
-    def read_file() -> TorchTrace:
-        return read([path.read_bytes()], ending.traced_steps, gpu=gpu, to_monotonic=monotonic_clock(begin_ns))
+    def read_file() -> Trace:
+        steps, to_monotonic = ending.traced_steps, monotonic_clock(begin_ns)
+        if path.exists():
+            return read([path.read_bytes()], steps, gpu=gpu, to_monotonic=to_monotonic)
+        (profile,) = path.parent.rglob("*.xplane.pb")
+        return read_space(profile.read_bytes(), steps, gpu=gpu, to_monotonic=to_monotonic)
 
-    trace = guarded_trace(read_file, TorchTrace) if ending.traced_steps else TorchTrace()
+    trace = guarded_trace(read_file, Trace) if ending.traced_steps else Trace()
     aspects = [
         *(Aspect(name=name, requested=CHOICE, actual=actual) for name, actual in _seen(ending, trace, gpu=gpu)),
         Aspect(name="arguments", requested="", reason="Only the script knows what they request; this shows what ran."),
@@ -84,18 +89,19 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int,
     if ending.trace_error:
         notes.append(f"The profiler could not be used: {ending.trace_error}.")
     elif not trace.steps and variant["evidence"] == "trace":
-        why = "The script ended before a trace" if ending.kind == "ended" else "Only PyTorch steps are traced"
-        notes.append(f"{why}, so the kernels of this script are not known.")
+        notes.append("The script ended before a trace, so its kernels are not known.")
     return summarise(aspects, trace, ("trace",) if trace.kernels else (), tuple(filter(None, notes)))
 
 
-def _seen(ending: Ending, trace: TorchTrace, *, gpu: bool) -> Iterator[tuple[str, str]]:
+def _seen(ending: Ending, trace: Trace, *, gpu: bool) -> Iterator[tuple[str, str]]:
     yield "device", "GPU" if gpu else "CPU"
     if ending.ranks > 1:
         yield "ranks", f"{ending.ranks} ranks"
-    if precision := _precision(trace, gpu=gpu):
+    if precision := _precision(_product_times(trace), tensor_core_share(trace.kernels) if gpu else 0.0):
         yield "precision", precision
-    if not trace.steps:
+    if isinstance(trace, XlaTrace):
+        yield "xla", "on" if trace.programs else "off"
+    if not isinstance(trace, TorchTrace):
         return
     products = [op for op in trace.ops if op.is_product]
     outside = sum(not op.compiled for op in products)
@@ -107,13 +113,20 @@ def _seen(ending: Ending, trace: TorchTrace, *, gpu: bool) -> Iterator[tuple[str
         yield "optimizer", f"{optimizer} optimizer"
 
 
-def _precision(trace: TorchTrace, *, gpu: bool) -> str:
-    """Return the types of the products, longest time first; "" if no products or types were observed."""
+def _product_times(trace: Trace) -> Counter[str]:
+    """Return the time of products by their type, as far as it is known: not outside of XLA's programs."""
     times = Counter[str]()
-    for op in trace.ops:
-        if op.is_product and op.dtype:
-            times[op.dtype] += op.time_ns
-    share = tensor_core_share(trace.kernels) if gpu else 0.0
+    if isinstance(trace, TorchTrace):
+        for op in trace.ops:
+            times[op.dtype] += op.time_ns if op.is_product and op.dtype else 0
+    elif isinstance(trace, XlaTrace):
+        for name, dtype in {(op.kernel or op.name, op.dtype) for op in trace.programs if op.dtype}:
+            times[dtype] += trace.op_times_ns.get(name, 0)
+    return times
+
+
+def _precision(times: Counter[str], share: float | None) -> str:
+    """Return the types of products, longest time first; "" if none were observed. `share` is that of tensor cores."""
     single = "float32 or tf32" if share is None else "tf32" if share >= _TENSOR_CORES else "float32"
     large = [name for name, time_ns in times.most_common() if time_ns > _SMALL_SHARE * times.total()]
     return " and ".join(single if name == "float32" else name for name in large)

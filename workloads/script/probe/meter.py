@@ -126,6 +126,29 @@ def _synchronize(how: str) -> None:
         tensorflow.test.experimental.sync_devices()
 
 
+def _profiler(how: str, path: str) -> tuple[Any, Any]:
+    """Return what begins a trace of the framework that computes steps, and what ends it and writes it beside `path`."""
+    torch, jax, tensorflow = _used(how)
+    keras: Any = sys.modules.get("keras.src.backend.config") if how not in ("optimizer", "marker") else None
+    folder = os.path.dirname(path)  # noqa: PTH120 - pathlib would be imported for this alone
+    is_torch = how == "optimizer" or (keras is not None and keras.backend() == "torch")
+    if torch is not None and (is_torch or torch.cuda.is_initialized() or (jax is None and tensorflow is None)):
+        if getattr(torch._C, "_current_graph_task_id", lambda: -1)() != -1:  # noqa: SLF001 - a profiler would crash
+            raise RuntimeError("the optimizer steps within the backward pass")
+        profile = torch.profiler.profile(record_shapes=True)
+        return profile.start, lambda: (profile.stop(), profile.export_chrome_trace(path))
+    if jax is not None:
+        more: dict[str, Any] = {}
+        if hasattr(jax.profiler, "ProfileOptions"):  # older versions have none
+            more["profiler_options"] = jax.profiler.ProfileOptions()
+            more["profiler_options"].python_tracer_level = 0
+        return lambda: jax.profiler.start_trace(folder, **more), jax.profiler.stop_trace
+    if tensorflow is None:
+        raise RuntimeError("the steps are of no framework with a profiler")
+    profiler = tensorflow.profiler.experimental
+    return lambda: profiler.start(folder), profiler.stop
+
+
 class Steps:
     """Finds where a step ends among calls, such as optimizers': after the last call of their period (a GAN: D D G)."""
 
@@ -253,7 +276,7 @@ class Meter:
         self._lost: dict[str, float] = {}
         self._examples = self._waited_ns = self._skipped = 0
         self._warm_from = self._measured_from = self._traced_from = 0
-        self._profiler: Any = None
+        self._end_profile: Any = None
 
     def boundary(self, how: str, steps: int = 1) -> None:
         """Record the end of a step, or of several. Thread: any."""
@@ -417,14 +440,11 @@ class Meter:
         self._end_measuring()
         self.say_phase("evidence")
         self._state, self._traced_from = "trace", self._steps
-        torch: Any = sys.modules.get("torch")
-        if not self._settings["trace"] or torch is None or "torch.optim.optimizer" not in sys.modules:
+        if not self._settings["trace"]:
             self._finish("done")
-        if getattr(torch._C, "_current_graph_task_id", lambda: -1)() != -1:  # noqa: SLF001 - a profiler would crash
-            self._finish("done", trace_error="the optimizer steps within the backward pass")
         try:
-            self._profiler = torch.profiler.profile(record_shapes=True)
-            self._profiler.start()
+            begin, self._end_profile = _profiler(self.how, self._settings["trace"])
+            begin()
         except Exception as error:  # noqa: BLE001 - the program's own profiler may run
             self._finish("done", trace_error=str(error).partition("\n")[0])
 
@@ -438,8 +458,7 @@ class Meter:
     def _end_trace(self) -> None:
         _synchronize(self.how)
         try:
-            self._profiler.stop()
-            self._profiler.export_chrome_trace(self._settings["trace"])
+            self._end_profile()
         except Exception as error:  # noqa: BLE001 - as above
             self._finish("done", trace_error=str(error).partition("\n")[0])
         self._finish("done", traced_steps=self._steps - self._traced_from)
@@ -519,12 +538,13 @@ def _describe_process(settings: dict[str, Any], how: str) -> dict[str, Any]:
     folder = settings["user_folder"] + os.sep
     files = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
     outside = sorted(file for file in files if isinstance(file, str) and file.startswith(folder))
+    site, own = f"{os.sep}site-packages{os.sep}", os.path.dirname(__file__)  # noqa: PTH120 - as above
     counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
     return {
         "environment": environment,
         "gpus": len(devices),
         "ranks": _of_ranks("get_world_size", 1),
-        "outside": [file for file in outside if f"{os.sep}site-packages{os.sep}" not in file][:20],
+        "outside": [file for file in outside if not any(part in file for part in (site, own))][:20],
         "graphs": int(counters.get("stats", {}).get("unique_graphs", 0)),
         "graph_breaks": sum(counters.get("graph_break", {}).values()),
     }

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from workloads.protocol import (
 )
 from workloads.trace import step_timeline
 from workloads.training import Task
-from workloads.xla import XlaTrace
+from workloads.xla import XlaTrace, read_space
 
 Timed = tuple[str, int, int]
 """A name, and where it starts and ends, in nanoseconds."""
@@ -46,7 +47,10 @@ def add_line(plane: Any, name: str, events: Sequence[Timed], base_ns: int = 0) -
 def read_profile(profile: Any, steps: int = 1, *, gpu: bool = True, **more: Any) -> XlaTrace:
     from workloads.tensorflow.evidence.collector import read_xplane
 
-    return read_xplane(profile.SerializeToString(), steps, gpu=gpu, **more)
+    data, more = profile.SerializeToString(), {"to_monotonic": lambda utc_ns: utc_ns, **more}
+    trace = read_xplane(data, steps, gpu=gpu, **more)
+    assert read_space(data, steps, gpu=gpu, **more) == replace(trace, notes=()), "without TensorFlow all is the same"
+    return trace
 
 
 def test_kernels_on_two_streams_are_busy_together_only_once() -> None:

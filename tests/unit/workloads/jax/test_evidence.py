@@ -7,10 +7,9 @@ import pytest
 from tests.unit.workloads.jax.test_jax import in_jax
 from tests.unit.workloads.test_frameworks import assert_traced, collected, task_of
 from workloads.jax import evidence, models, steps
-from workloads.jax.evidence import decode_program
 from workloads.operations import Op
 from workloads.protocol import RunSpec, Value
-from workloads.xla import program_ops
+from workloads.xla import decode_protobuf, program_ops
 
 Settings = Mapping[str, Value]
 pytestmark = pytest.mark.usefixtures("restored_variables")
@@ -124,7 +123,7 @@ def test_a_program_is_read_as_protobuf_reads_it(workload: str) -> None:
     assert isinstance(task.step, steps.Step)
     (module,) = task.step.program.runtime_executable().hlo_modules()
     data = module.as_serialized_hlo_module_proto()
-    ops = program_ops(decode_program(data))
+    ops = program_ops(decode_protobuf(data))
     assert ops == program_ops(hlo_pb2.HloModuleProto.FromString(data))
     assert {op.backward for op in ops} == {True, False}
 
@@ -139,5 +138,5 @@ def test_calls_of_cudnn_in_a_program_are_products() -> None:
     operand.shape.element_type = 11
     call = computation.instructions.add(id=2, name="rnn", opcode="custom-call", custom_call_target="cudnn_rnn_ffi")
     call.operand_ids.append(1)
-    (op,) = program_ops(decode_program(module.SerializeToString()))
+    (op,) = program_ops(decode_protobuf(module.SerializeToString()))
     assert op == Op(type="CudnnRNN", name="rnn", dtype="float32", compiled=True, exact=False, kernel="rnn")
