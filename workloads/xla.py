@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from types import SimpleNamespace
@@ -69,14 +69,14 @@ _SPACE: _Fields = {
         "planes",
         {
             2: ("name", str),
-            3: ("lines", {1: ("id", None), 2: ("name", str), 3: ("timestamp_ns", None), 4: ("events", bytes)}),
+            3: ("lines", {1: ("id", None), 2: ("name", str), 3: ("timestamp_ns", None), 4: ("events", _EVENT)}),
             4: ("event_metadata", _NAMED),
             5: ("stat_metadata", _NAMED),
             6: ("stats", _STAT),
         },
     )
 }
-"""XSpace of XLA's xplane.proto; an event is decoded when it is read."""
+"""XSpace of XLA's xplane.proto."""
 _REPEATED = frozenset(
     (
         *("computations", "instructions", "minor_to_major", "operand_ids", "called_computation_ids"),
@@ -88,25 +88,30 @@ _REPEATED = frozenset(
 def decode_protobuf(data: bytes, fields: _Fields = _MODULE) -> SimpleNamespace:
     """Return a message, by default a HloModuleProto, in the format of https://protobuf.dev/programming-guides/encoding."""
     value: Any
-    message = SimpleNamespace(**{name: [] if name in _REPEATED else _empty(kind) for name, kind in fields.values()})
+    values: dict[str, Any] = {name: [] if name in _REPEATED else _empty(kind) for name, kind in fields.values()}
     position = 0
     while position < len(data):
         key, position = _number(data, position)
-        number, wire = key >> 3, key & 7
+        wire = key & 7
         if wire == 0:
             value, position = _number(data, position)
         else:
             size, position = _number(data, position) if wire == 2 else ({1: 8, 5: 4}[wire], position)
             value, position = data[position : position + size], position + size
-        if number not in fields:
+        if (field := fields.get(key >> 3)) is None:
             continue
-        name, kind = fields[number]
-        values = list(_decoded(value, kind))
-        if name in _REPEATED:
-            getattr(message, name).extend(values)
+        name, kind = field
+        if isinstance(kind, dict):
+            value = decode_protobuf(value, kind)
+        elif kind is str:
+            value = value.decode()
+        if name not in _REPEATED:
+            values[name] = value
+        elif kind is None and wire == 2:
+            values[name] += _numbers(value)
         else:
-            setattr(message, name, values[-1])
-    return message
+            values[name].append(value)
+    return SimpleNamespace(**values)
 
 
 def _empty(kind: Any) -> Any:
@@ -115,29 +120,26 @@ def _empty(kind: Any) -> Any:
     return kind() if kind else 0
 
 
-def _decoded(value: Any, kind: Any) -> Iterator[Any]:
-    if isinstance(kind, dict):
-        yield decode_protobuf(value, kind)
-    elif kind is str:
-        yield value.decode()
-    elif kind is bytes or isinstance(value, int):
-        yield value
-    else:
-        position = 0
-        while position < len(value):
-            number, position = _number(value, position)
-            yield number
+def _numbers(data: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(data):
+        number, position = _number(data, position)
+        yield number
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
     """Decode the varint at a position; return the number and the position after it."""
-    number = shift = 0
+    number, shift = data[position], 7
+    if number < 128:
+        return number, position + 1
+    number &= 127
     while True:
+        position += 1
         byte = data[position]
         number |= (byte & 127) << shift
-        position, shift = position + 1, shift + 7
+        shift += 7
         if byte < 128:
-            return number, position
+            return number, position + 1
 
 
 def program_ops(module: Any) -> tuple[Op, ...]:
@@ -346,14 +348,12 @@ def _plane(plane: Any) -> Plane:
         }
 
     def events(line: Any) -> Iterator[Profiled]:
-        for data in line.events:
-            event = decode_protobuf(data, _EVENT)
+        for event in line.events:
             start_ps = 1000 * line.timestamp_ns + event.offset_ps
-            yield Profiled(
-                names.get(event.metadata_id, ""), start_ps, start_ps + event.duration_ps, stats_of(event.stats)
-            )
+            name = names.get(event.metadata_id, "")
+            yield Profiled(name, start_ps, start_ps + event.duration_ps, stats_of(event.stats))
 
-    lines = [ProfileLine(line.name, line.id, partial(events, line)) for line in plane.lines]
+    lines = [ProfileLine(line.name, line.id, tuple(events(line)).__iter__) for line in plane.lines]
     return Plane(name=plane.name, stats=stats_of(plane.stats), lines=lines)
 
 
