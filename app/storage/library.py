@@ -195,7 +195,7 @@ class Library:
             uids = self._db.execute("SELECT uid FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
             weights = [weights_path(self.path, uid) for (uid,) in uids.fetchall()]
             self._db.execute("DELETE FROM runs WHERE run IN (SELECT value FROM json_each(?))", (run_list,))
-            queue.delete_empty(self._db)
+            self._db.execute("DELETE FROM experiments WHERE experiment NOT IN (SELECT experiment FROM experiment_runs)")
         for path in weights:
             path.unlink(missing_ok=True)
 

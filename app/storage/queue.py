@@ -80,11 +80,6 @@ def add_runs(db: Database, experiment: int, runs: Sequence[int]) -> None:
     )
 
 
-def delete_empty(db: Database) -> None:
-    """Delete the experiments without any run, in the trash or not."""
-    db.execute("DELETE FROM experiments WHERE experiment NOT IN (SELECT experiment FROM experiment_runs)")
-
-
 _OWNER_COLUMNS = ("owner_pid", "owner_started_s", "owner_boot_id")
 _COLUMNS = (
     "entry",

@@ -46,14 +46,11 @@ def continued_inventory(former: Inventory, inventory: Inventory) -> Inventory:
     if inventory.pending:
         gpus += tuple(gpu for gpu in former.machine.gpus if gpu.uuid not in listed)
     else:
-        missing = [_lost_for_good(device) for device in missing if device.index not in indices]
+        gone = [device for device in missing if device.index not in indices]
+        missing = [lost_device(device, _NOT_FOUND) if device.lost is None else device for device in gone]
     devices = sorted((*inventory.devices, *missing), key=lambda device: (device.device == HOST, device.index))
     machine = msgspec.structs.replace(inventory.machine, gpus=gpus)
     return msgspec.structs.replace(inventory, machine=machine, devices=tuple(devices))
-
-
-def _lost_for_good(device: Device) -> Device:
-    return device if device.lost is not None else lost_device(device, _NOT_FOUND)
 
 
 def _newly_lost(former: Inventory, now: Inventory, now_ns: int) -> list[DeviceLost]:

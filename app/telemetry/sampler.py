@@ -127,9 +127,6 @@ class HostSource:
     def read_slow(self) -> SlowSample:
         return SlowSample(t_ns=time.monotonic_ns(), device=HOST, sampler_cpu_s=time.process_time())
 
-    def close(self) -> None:
-        """Do nothing: no resource is held."""
-
     def _read_worker(self) -> tuple[float | None, int | None]:
         worker = self._worker  # another thread may change it meanwhile
         if worker is None:

@@ -50,11 +50,11 @@ def draw_waterfall(chart: WaterfallChart, canvas: Canvas) -> None:
         middle = top + _STEP_ROW * (number + 0.5)
         span = (left if bar.role == "total" else to_x(bar.start), to_x(bar.end))
         ends = None if bar.low is None or bar.high is None else (to_x(bar.low), to_x(bar.high))
-        is_torn = bar.role == "total" and chart.axis.low > 0
         marks = svg.text(0, middle + 4, svg.elide(bar.label, left - _STEP_GAP), canvas.palette.text)
-        marks += _step_bar_marks(bar, span, ends, middle, canvas) + (
-            _tear(left + _TEAR, middle, canvas) if is_torn else ""
-        )
+        marks += _step_bar_marks(bar, span, ends, middle, canvas)
+        if bar.role == "total" and chart.axis.low > 0:
+            x, reach = left + _TEAR, _STEP_BAR_HEIGHT / 2 + 1
+            marks += svg.line(x - 3, middle + reach, x + 3, middle - reach, canvas.palette.surface, _TEAR_WIDTH)
         marks += svg.text(figure_end, middle + 4, bar.figure, canvas.palette.text, "end")
         marks += svg.text(canvas.width, middle + 4, bar.share, canvas.palette.muted, "end")
         if number + 1 < len(chart.bars):
@@ -80,11 +80,6 @@ def _step_bar_marks(
         marks += svg.whisker(ends, middle, palette.surface, upright=False, width=4)  # visible on any bar
         marks += svg.whisker(ends, middle, palette.text, upright=False, width=1.5)
     return marks
-
-
-def _tear(x: float, middle: float, canvas: Canvas) -> str:
-    reach = _STEP_BAR_HEIGHT / 2 + 1
-    return svg.line(x - 3, middle + reach, x + 3, middle - reach, canvas.palette.surface, _TEAR_WIDTH)
 
 
 _ROW, _BAR_HEIGHT = 26.0, 12.0
