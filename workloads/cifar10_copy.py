@@ -1,9 +1,10 @@
-"""Where a copy of CIFAR-10 lies on this machine. Nothing here reads it, or needs a package."""
+"""Where a copy of CIFAR-10 lies on this machine. Nothing here reads it."""
 
 import os
 from pathlib import Path
 
 from workloads.errors import RefusedError
+from workloads.machine import cache_folder
 
 URL = "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz"
 ARCHIVE = "cifar-10-python.tar.gz"
@@ -13,20 +14,9 @@ FOLDER_VARIABLE = "VARIANTSCOPE_DATA"
 
 
 def data_folder(folder: str) -> Path:
-    """Return where to look for the copy: `folder`, else that of VARIANTSCOPE_DATA, else the user's cache folder."""
+    """Return where to look for the copy: `folder`, else that of VARIANTSCOPE_DATA, else the cache folder."""
     named = folder.strip() or os.environ.get(FOLDER_VARIABLE, "").strip()
-    return Path(named).expanduser() if named else _cache_folder()
-
-
-def _cache_folder() -> Path:
-    # Another environment's Python may lack it.
-    try:
-        import platformdirs
-    except ModuleNotFoundError as error:
-        raise RefusedError(
-            f"CIFAR-10 cannot be located without platformdirs; give data_folder, or set {FOLDER_VARIABLE}."
-        ) from error
-    return platformdirs.user_cache_path("variantscope")
+    return Path(named).expanduser() if named else cache_folder()
 
 
 def find(folder: Path) -> Path:

@@ -29,10 +29,7 @@ from workloads.catalog import (
 
 _INSTALL_UV = "curl -LsSf https://astral.sh/uv/install.sh | sh"
 """https://docs.astral.sh/uv/getting-started/installation: into ~/.local/bin, without root."""
-_WORKER_PACKAGES = (
-    *(f"{name}>={MINIMUM_VERSIONS[name]}" for name in ("msgspec", "numpy")),
-    "platformdirs>=4",  # where CIFAR-10 lies
-)
+_WORKER_PACKAGES = tuple(f"{name}>={MINIMUM_VERSIONS[name]}" for name in ("msgspec", "numpy"))
 _OF_TORCH = re.compile(r"torch(?![\w.-])", re.IGNORECASE)
 _TORCH_INDEX = "https://download.pytorch.org/whl/"
 _LARGE_BYTES = 200e6

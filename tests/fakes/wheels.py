@@ -22,7 +22,7 @@ def write_wheel(folder: Path, name: str, version: str, files: Mapping[str, bytes
 def use_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     """Give uv a cache of its own and wheels of what a worker needs and of two versions of `tiny`; return their folder.
 
-    msgspec is that of these tests; numpy and platformdirs, which a dummy does not import, are empty.
+    msgspec is that of these tests; numpy, which a dummy does not import, is empty.
     """
     wheels = folder / "wheels"
     wheels.mkdir()
@@ -35,7 +35,6 @@ def use_wheels(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Path:
     for name, version, content in (
         ("msgspec", own.version, files),
         ("numpy", "2.4.6", {}),
-        ("platformdirs", "4.5.0", {}),
         ("tiny", "1.0", {}),
         ("tiny", "2.0", {}),
     ):

@@ -22,6 +22,7 @@ from workloads.cifar10 import (
 )
 from workloads.cifar10_copy import ARCHIVE, FOLDER, data_folder
 from workloads.errors import RefusedError
+from workloads.machine import cache_folder
 from workloads.protocol import Value, Variant
 
 Write = Callable[[Path, dict[str, bytes]], None]
@@ -74,7 +75,7 @@ def test_the_place_is_the_one_named_or_the_variable_s_or_the_cache_folder(monkey
     assert data_folder(" /named ") == Path("/named")
     assert data_folder("") == Path("/somewhere")
     monkeypatch.delenv("VARIANTSCOPE_DATA")
-    assert data_folder("").name == "variantscope"
+    assert data_folder("") == cache_folder()
     assert data_folder("~/mine") == Path.home() / "mine"
 
 
