@@ -215,12 +215,14 @@ def _arrays(path: Path) -> dict[str, NDArray[Any]]:
 
 
 def _header(path: Path, arrays: Mapping[str, NDArray[Any]], spec: RunSpec) -> _Header:
-    if _HEADER not in arrays:
-        raise WeightsError(f"{path} {_foreign_file_problem(arrays)}")
     try:
-        header = msgspec.json.decode(str(arrays[_HEADER]), type=_Header)
+        header = msgspec.json.decode(str(arrays.get(_HEADER)), type=_Header)
     except (msgspec.MsgspecError, RecursionError):
-        raise WeightsError(f"{path} {_foreign_file_problem(arrays)}") from None
+        names = ", ".join(list(arrays)[:5]) or "nothing"
+        raise WeightsError(
+            f"{path} was not written by this program: it has no header, but {names}. Its own come when you "
+            f"{_RERUN_HINT}."
+        ) from None
     if header.version > _VERSION:
         raise WeightsError(
             f"{path} is {header.format}, version {header.version}, and this program reads them up to version "
@@ -233,18 +235,6 @@ def _header(path: Path, arrays: Mapping[str, NDArray[Any]], spec: RunSpec) -> _H
 
 def _format(spec: RunSpec) -> str:
     return f"variantscope {spec.workload} weights"
-
-
-def _foreign_file_problem(arrays: Mapping[str, NDArray[Any]]) -> str:
-    """Return what is wrong with a file that this program did not write."""
-    if len(arrays) == 1 and next(iter(arrays.values())).ndim == 1:
-        (buffer,) = arrays.values()
-        return (
-            f"holds one flat buffer of {buffer.size:,} numbers without names, as cuDNN keeps its parameters: only the "
-            f"cuDNN that wrote it can read it. Weights are stored gate by gate when you {_RERUN_HINT}."
-        )
-    names = ", ".join(list(arrays)[:5]) or "nothing"
-    return f"was not written by this program: it has no header, but {names}. Its own come when you {_RERUN_HINT}."
 
 
 def _check_sizes(path: Path, stored: Variant, expected: Variant) -> None:
