@@ -46,8 +46,8 @@ def continued_inventory(former: Inventory, inventory: Inventory) -> Inventory:
     if inventory.pending:
         gpus += tuple(gpu for gpu in former.machine.gpus if gpu.uuid not in listed)
     else:
-        gone = [device for device in missing if device.index not in indices]
-        missing = [lost_device(device, _NOT_FOUND) if device.lost is None else device for device in gone]
+        missing = [device for device in missing if device.index not in indices]
+        missing = [lost_device(device, _NOT_FOUND) if device.lost is None else device for device in missing]
     devices = sorted((*inventory.devices, *missing), key=lambda device: (device.device == HOST, device.index))
     machine = msgspec.structs.replace(inventory.machine, gpus=gpus)
     return msgspec.structs.replace(inventory, machine=machine, devices=tuple(devices))
