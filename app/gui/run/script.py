@@ -22,6 +22,7 @@ from app.gui.widgets.basic import (
     BreakingLabel,
     ChecksMenu,
     button,
+    clear_layout,
     make_column,
     make_row,
     plain_tooltip,
@@ -199,28 +200,22 @@ class ScriptView(QWidget):
             QTimer.singleShot(0, self, lambda: self._scroller.ensureWidgetVisible(self.result))
 
     def show_placeholders(self, choices: ScriptChoices) -> None:
-        """Show a line for each placeholder, keeping existing lines."""
+        """Show a line for each placeholder; the lines stay while the names do, as one may be in use."""
         try:
             names = choices.placeholders
         except UsageError:
             return
-        while item := self.placeholders.takeAt(0):
-            if (widget := item.widget()) is not None and widget not in self.values.values():
-                widget.hide()
-                widget.deleteLater()
-        lines, self.values = self.values, {}
-        for row, name in enumerate(names):
-            line = lines.pop(name, None)
-            if line is None:
-                line = QLineEdit(choices.values.get(name, ""), placeholderText="off, on" if names[name] else "32, 64")
-                line.setAccessibleName(name)
-                line.textEdited.connect(lambda _: self.edited.emit())
+        if list(names) == list(self.values):
+            return
+        clear_layout(self.placeholders)
+        self.values = {}
+        for row, (name, is_switch) in enumerate(names.items()):
+            line = QLineEdit(choices.values.get(name, ""), placeholderText="off, on" if is_switch else "32, 64")
+            line.setAccessibleName(name)
+            line.textEdited.connect(lambda _: self.edited.emit())
             self.values[name] = line
             self.placeholders.addWidget(text_label(name, "heading"), row, 0)
             self.placeholders.addWidget(line, row, 1)
-        for line in lines.values():
-            line.hide()
-            line.deleteLater()
 
     def _note_selection(self) -> None:
         line = self.lines["command"]
