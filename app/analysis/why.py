@@ -33,7 +33,7 @@ from workloads.kernels import KernelClass, merging_compiler
 from workloads.protocol import Kernel
 
 PartKind = KernelClass | Literal["idle", "overlap", "unexplained"]
-Obstacle = Literal["other workload", "nothing measured", "no trace", "processor and GPU"]
+Obstacle = Literal["other workload", "nothing measured", "no trace", "no trace to have", "processor and GPU"]
 """Why two variants cannot be compared by their parts."""
 
 MAX_KERNELS = 12
@@ -141,7 +141,7 @@ def step_difference(runs: Sequence[StoredRun], baseline: Sequence[StoredRun]) ->
         return "nothing measured"
     sides = [[run for run in side if is_traced(run)] for side in measured]
     if not all(sides):
-        return "no trace"
+        return lack_of_trace([*baseline, *runs])
     on_gpu = {_on_gpu(run) for side in sides for run in side}
     if len(on_gpu) > 1:
         return "processor and GPU"
@@ -177,6 +177,12 @@ def is_traced(run: StoredRun) -> bool:
     if evidence is None or not evidence.steps or not evidence.kernels:
         return False
     return not _on_gpu(run) or run_traced_step(run) is not None
+
+
+def lack_of_trace(runs: Sequence[StoredRun]) -> Obstacle:
+    """Return whether another run could have the trace that these lack, or their evidence says why there is none."""
+    has_reasons = all(run.evidence is not None and run.row.spec.variant.get("evidence") == "trace" for run in runs)
+    return "no trace to have" if has_reasons else "no trace"
 
 
 def _on_gpu(run: StoredRun) -> bool:

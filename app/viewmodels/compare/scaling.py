@@ -5,8 +5,10 @@ from dataclasses import dataclass
 
 from app.analysis.intervals import MIN_REPEATS
 from app.analysis.scaling import VARYING_PARAMETERS, Cause, GpuCountResult, Scaling, scalings
+from app.analysis.why import lack_of_trace
 from app.values import units
 from app.values.records import StoredRun
+from app.viewmodels.compare.statements import Statement
 from app.viewmodels.format.naming import gpus_label, variant_names
 from app.viewmodels.format.ratios import CI, Unit, format_ratio, unit_of
 from app.viewmodels.history.evidence import ABOUT_WHAT_RAN, describe_mismatches, mismatches
@@ -116,7 +118,7 @@ def describe_cause(scaling: Scaling) -> str:
     if scaling.cause == "trace does not fit":
         return _describe_misfit(scaling)
     if scaling.lost is None:
-        return "Why is not known: one side has no trace. Run both again with evidence “Graph and trace”."
+        return Statement(lack_of_trace((*scaling.few.runs, *scaling.many.runs)), {"lacking": "one side"}).sentence
     too_long = f"a step takes {units.milliseconds(scaling.lost.step_ms)} too long"
     reasons = {
         "data": (scaling.lost_data_ms, "waiting for training data from the host"),

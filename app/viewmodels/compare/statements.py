@@ -493,6 +493,7 @@ SENTENCES: Mapping[str, str | Callable[[Any], str]] = {
     ),
     "nothing measured": "No run of {lacking} has a measured step.",
     "no trace": "Why is not known: there is no trace of {lacking}. Runs with evidence “Graph and trace” would tell.",
+    "no trace to have": "Why is not known: there is no trace of {lacking}; the evidence of its runs says why.",
     "processor and GPU": "Only one of {first} and {base} ran on GPUs. A step on the CPU has other parts.",
     "batch": lambda v: (
         f"{'Each GPU has' if v.figures.of_gpu else 'The batch is'} {v.batch:,.6g} in place of "

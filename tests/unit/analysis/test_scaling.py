@@ -9,7 +9,7 @@ from app.values.records import StoredRun
 from app.viewmodels.compare.scaling import describe_cause
 from tests.fakes.scaling import EVENLY, IDEAL, LAUNCHING, LIMPING, ONE, STARVED, TALKING, run_of
 from tests.present import present
-from workloads.protocol import RunSpec
+from workloads.protocol import Evidence, RunSpec
 
 Runs = tuple[StoredRun, ...]
 
@@ -118,6 +118,16 @@ def test_waiting_for_data_is_not_taken_for_launching() -> None:
     (pair,) = scalings([*(waiting(run, 1.0) for run in ONE), *(waiting(run, 2.0) for run in LAUNCHING)])
     assert pair.cause == "launching"
     assert "waiting for training data" not in describe_cause(pair)
+
+
+@pytest.mark.parametrize(("setting", "said"), [("trace", "; the evidence"), ("graph", ". Runs with ")])
+def test_without_a_trace_another_is_advised_where_none_was_set(setting: str, said: str) -> None:
+    def of_setting(run: StoredRun) -> StoredRun:
+        spec = RunSpec(workload="cnn10", variant={**run.row.spec.variant, "evidence": setting})
+        return replace(run, row=replace(run.row, spec=spec), evidence=Evidence(requested={}, actual={}, match=None))
+
+    (pair,) = scalings([of_setting(run) for run in (*ONE, *LAUNCHING)])
+    assert describe_cause(pair).startswith(f"Why is not known: there is no trace of one side{said}")
 
 
 def test_what_is_lost_adds_up_to_the_longer_step() -> None:

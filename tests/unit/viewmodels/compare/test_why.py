@@ -8,6 +8,7 @@ from functools import partial
 from itertools import combinations, pairwise
 
 import pytest
+from msgspec import structs
 
 from app.analysis.verdict import work_ratio
 from app.analysis.why import merging_compilers, step_difference
@@ -19,6 +20,7 @@ from app.viewmodels.compare.verdict import compute_verdict
 from app.viewmodels.compare.why import Pair, WhyView, largest_differences, state_difference, why_views
 from tests.fakes.reference import load_reference, runs_with
 from tests.fakes.traces import CONV, INDUCTOR_KERNEL, POOL, SLOW_GEMM, TRANSPOSE, XLA_KERNEL, traced_run, with_clock
+from tests.present import present
 from workloads.protocol import Value
 
 
@@ -144,20 +146,17 @@ def test_runs_that_are_equal_in_everything_can_be_drawn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "sentence"),
+    ("evidence", "sentence"),
     [
-        (
-            {"evidence": None},
-            "Why is not known: there is no trace of NCHW. Runs with evidence “Graph and trace” would tell.",
-        ),
-        ({"throughput": None}, "No run of NCHW has a measured step."),
+        ("graph", "Why is not known: there is no trace of NCHW. Runs with evidence “Graph and trace” would tell."),
+        ("trace", "Why is not known: there is no trace of NCHW; the evidence of its runs says why."),
+        ("", "No run of NCHW has a measured step."),
     ],
 )
-def test_without_a_trace_one_sentence_says_what_to_do(change: dict[str, None], sentence: str) -> None:
-    nhwc, nchw = layouts(conv=(10.0, 4.0))
-    if "evidence" in change:
-        nchw = replace(nchw, evidence=None)
-    else:
+def test_without_a_trace_one_sentence_says_what_to_do(evidence: str, sentence: str) -> None:
+    nhwc, nchw = (traced_run(n, 20.0, {CONV: 9.0}, layout=("NHWC", "NCHW")[n], evidence=evidence) for n in (0, 1))
+    nchw = replace(nchw, evidence=structs.replace(present(nchw.evidence), kernels=()))
+    if not evidence:
         nchw = replace(nchw, row=replace(nchw.row, summary=replace(nchw.row.summary, throughput=None)))
     page = view([nhwc], [nchw])
     assert (page.sentence, page.difference, page.chart, page.rows, page.gains) == (sentence, None, None, (), ())
