@@ -222,7 +222,6 @@ class CurvesView(QWidget):
 
     def _build(self) -> None:
         group = QButtonGroup(self)
-        bar = make_row(margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID // 2)
         switches = FlowBar(GRID // 2, 0)
         for switch in (self._laid_over, self.side_by_side_button):
             group.addButton(switch)
@@ -234,13 +233,9 @@ class CurvesView(QWidget):
             self.align_choice.addItem(f"Along {name}")
             self.align_choice.setItemData(self.align_choice.count() - 1, _HELP[name], Qt.ItemDataRole.ToolTipRole)
         switches.flow.addWidget(self.align_choice)
-        bar.addWidget(switches)
-        bar.addSpacing(GRID)
-        bar.addWidget(self.time_bar, 1)
-        bar.addWidget(self.means_box)
+        parts = switches, GRID, (self.time_bar, 1), self.means_box
+        bar = make_row(*parts, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=GRID // 2)
         inside = QWidget()
         make_column(self.panels, parent=inside, margins=(2 * GRID, GRID, 2 * GRID, GRID))
-        layout = make_column(bar, parent=self, margins=0, spacing=0)
         head = make_column(self.legend, self.extent, margins=(2 * GRID, GRID // 2, 2 * GRID, 0), spacing=GRID // 2)
-        layout.addLayout(head)
-        layout.addWidget(Scroller(inside), 1)
+        make_column(bar, head, (Scroller(inside), 1), parent=self, margins=0, spacing=0)

@@ -15,7 +15,7 @@ from app.analysis.verdict import throughputs
 from app.gui.actions import Actions
 from app.gui.compare.table import CompareTableView, columns_menu, group_menu
 from app.gui.compare.tabs import CompareTabs
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, LEFT, Theme
 from app.gui.widgets.basic import (
     STRETCH,
     ElidedLabel,
@@ -102,11 +102,10 @@ class OffersView(Scroller):
         offer_button.setMinimumWidth(_BUTTON_WIDTH)
         offer_button.clicked.connect(lambda: self.offer_accepted.emit(offer))
         self.offers[offer] = offer_button
-        texts = make_column(text_label(offer.title, "heading", wrap=True), spacing=GRID // 2)
-        texts.addWidget(text_label(offer.detail, "muted", wrap=True))
-        row = QWidget()
-        layout = make_row((texts, 1), parent=row, margins=(0, GRID + GRID // 2, 0, GRID + GRID // 2), spacing=3 * GRID)
-        layout.addWidget(offer_button, 0, Qt.AlignmentFlag.AlignVCenter)
+        texts = text_label(offer.title, "heading", wrap=True), text_label(offer.detail, "muted", wrap=True)
+        row, around = QWidget(), GRID + GRID // 2
+        parts = (make_column(*texts, spacing=GRID // 2), 1), (offer_button, 0, Qt.AlignmentFlag.AlignVCenter)
+        make_row(*parts, parent=row, margins=(0, around, 0, around), spacing=3 * GRID)
         return row
 
     def _build(self) -> None:
@@ -115,15 +114,10 @@ class OffersView(Scroller):
             "muted",
             wrap=True,
         )
-        inside = QWidget(maximumWidth=_OFFERS_WIDTH)
-        column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=GRID)
-        column.addWidget(text_label("Nothing to compare yet", "title"))
-        column.addWidget(hint)
-        column.addSpacing(GRID)
+        inside, title = QWidget(maximumWidth=_OFFERS_WIDTH), text_label("Nothing to compare yet", "title")
         self._rows.setSpacing(0)
-        column.addLayout(self._rows)
-        column.addWidget(self.experiments_button, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
+        lines = title, hint, GRID, self._rows, (self.experiments_button, 0, LEFT), STRETCH
+        make_column(*lines, parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=GRID)
         content = QWidget()
         make_row(STRETCH, (inside, 100), STRETCH, parent=content, margins=0)
         self.setWidget(content)
@@ -279,12 +273,8 @@ class ReadingView(QWidget):
         cancel = button("&Cancel", "Leave these runs")
         cancel.clicked.connect(self.cancelled)
         inside = QWidget(maximumWidth=_OFFERS_WIDTH)
-        column = make_column(parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=2 * GRID)
-        column.addWidget(self._title)
-        column.addWidget(self._bar)
-        column.addWidget(self._answer)
-        column.addWidget(cancel, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(1)
+        lines = self._title, self._bar, self._answer, (cancel, 0, LEFT), STRETCH
+        make_column(*lines, parent=inside, margins=(2 * GRID, 10 * GRID, 2 * GRID, 2 * GRID), spacing=2 * GRID)
         make_row(STRETCH, (inside, 100), STRETCH, parent=self, margins=0)
 
     def show_progress(self, done: int, runs: int, answer: str) -> None:
@@ -450,8 +440,8 @@ class CompareView(Surface):
     def _build(self) -> None:
         for menu_button in (self._options, self._report):
             self.tabs.tools.addWidget(menu_button)
-        line = make_row((self._written_path, 1), parent=self._written, margins=(2 * GRID, 0, 2 * GRID, GRID // 2))
-        line.addWidget(self._open_report)
+        written = (self._written_path, 1), self._open_report
+        make_row(*written, parent=self._written, margins=(2 * GRID, 0, 2 * GRID, GRID // 2))
         self._written.hide()
         make_column(self.header, (self.tabs, 1), self.notes, parent=self._page, margins=0, spacing=0)
         for page in (self.offers, self.reading, self._page):

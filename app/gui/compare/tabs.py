@@ -90,13 +90,10 @@ class ScalingPanel(QWidget):
 def _pair(theme: Theme, view: ScalingView) -> QWidget:
     pair = QWidget()
     pair.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-    column = make_column(parent=pair, margins=0, spacing=GRID)
-    header = make_row(text_label(view.efficiency, "figure"), spacing=GRID)
-    header.addWidget(text_label(f"efficiency, speed-up {view.speedup}; {view.interval}", "caption"), 1)
-    column.addWidget(text_label(view.title, "heading"))
-    column.addLayout(header)
-    column.addWidget(text_label(view.cause, "", wrap=True))
-    column.addWidget(ScalingChart(theme, view))
+    speedup = text_label(f"efficiency, speed-up {view.speedup}; {view.interval}", "caption")
+    header = make_row(text_label(view.efficiency, "figure"), (speedup, 1), spacing=GRID)
+    texts = text_label(view.title, "heading"), header, text_label(view.cause, "", wrap=True)
+    make_column(*texts, ScalingChart(theme, view), parent=pair, margins=0, spacing=GRID)
     return pair
 
 
@@ -439,10 +436,8 @@ class CompareTabs(QWidget):
             self._stack.addWidget(page)
         bar = QWidget()
         bar.setProperty("role", "tabs")
-        top = make_row((self._tabs, 1), parent=bar, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
+        make_row((self._tabs, 1), self.tools, parent=bar, margins=(0, 0, 2 * GRID, 0), spacing=GRID)
         self.tools.setSpacing(GRID)
-        top.addLayout(self.tools)
-        layout = make_column(bar, separator(), parent=self, margins=0, spacing=0)
         self._stack.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Ignored)
         self._stack.setMinimumHeight(16 * GRID)
-        layout.addWidget(self._stack, 1)
+        make_column(bar, separator(), (self._stack, 1), parent=self, margins=0, spacing=0)

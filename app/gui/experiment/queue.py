@@ -57,10 +57,9 @@ class BannerView(QWidget):
         self._text = text_label("", "", wrap=True)
         self._detail = text_label("", "caption", wrap=True)
         self._banner: Banner | None = None
-        self._line = make_row(parent=self, margins=0, spacing=GRID)
         texts = make_column(self._text, self._detail, spacing=GRID // 2)
-        self._line.addWidget(self._symbol, 0, Qt.AlignmentFlag.AlignTop)
-        self._line.addLayout(texts, 1)
+        parts = (self._symbol, 0, Qt.AlignmentFlag.AlignTop), (texts, 1)
+        self._line = make_row(*parts, parent=self, margins=0, spacing=GRID)
         self.buttons: dict[BannerAction, QPushButton] = {}
 
     def show_banner(self, banner: Banner | None) -> None:
@@ -224,27 +223,14 @@ class QueueView(Surface):
         widgets = self.offer_banner, self.ended_banner, self._header, self._wait, self.table, self._buttons
         inside = make_column(*widgets, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
         make_column(separator(), inside, parent=self, margins=0, spacing=0)
-        self._fill_header()
-        self._fill_buttons()
-
-    def _fill_header(self) -> None:
-        header = make_row(parent=self._header, margins=0, spacing=GRID)
         middle = Qt.AlignmentFlag.AlignVCenter
-        header.addWidget(self.fold, 0, middle)
-        header.addSpacing(GRID)
-        header.addWidget(self.count, 0, middle)
-        header.addWidget(self._bar, 0, middle)
-        header.addWidget(self._now, 1, middle)
-        for widget in (self._time_left, self.skip, self.pause_all):
-            header.addWidget(widget, 0, middle)
-
-    def _fill_buttons(self) -> None:
-        line = make_row(parent=self._buttons, margins=0)
+        progress = (self.count, 0, middle), (self._bar, 0, middle), (self._now, 1, middle)
+        rest = ((widget, 0, middle) for widget in (self._time_left, self.skip, self.pause_all))
+        make_row((self.fold, 0, middle), GRID, *progress, *rest, parent=self._header, margins=0, spacing=GRID)
         buttons = self.up, self.down, self.pause, self.remove, self.show_verdict
         of_entry = FlowBar(GRID // 2, GRID // 2, *buttons)
         of_all = FlowBar(GRID // 2, GRID // 2, self.cancel_all, right=True)
-        line.addWidget(of_entry, 1)
-        line.addWidget(of_all)
+        make_row((of_entry, 1), of_all, parent=self._buttons, margins=0)
 
 
 _MAX_ROWS = 6

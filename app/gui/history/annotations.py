@@ -12,12 +12,11 @@ from PySide6.QtWidgets import (
     QListWidget,
     QListWidgetItem,
     QPlainTextEdit,
-    QVBoxLayout,
     QWidget,
 )
 
 from app.gui.theme import GRID
-from app.gui.widgets.basic import button, make_column, plain_tooltip, text_label
+from app.gui.widgets.basic import Item, button, make_column, plain_tooltip, text_label
 from app.viewmodels.history.labels import Annotations, TagChange, parse_tags
 
 _CHECK_STATES = {True: Qt.CheckState.Checked, False: Qt.CheckState.Unchecked, None: Qt.CheckState.PartiallyChecked}
@@ -39,11 +38,7 @@ class TagDialog(QDialog):
         self._tags.setAccessibleName("Tags")
         self._tags.setVisible(bool(annotations.tags))
         self.line.setAccessibleName("New tag")
-        layout = _layout(self)
-        layout.addWidget(text_label(self.windowTitle(), "heading"))
-        layout.addWidget(self.line)
-        layout.addWidget(self._tags, 1)
-        layout.addWidget(_buttons(self))
+        _fill(self, self.line, (self._tags, 1), _buttons(self))
         self.line.setFocus()
 
     def states(self) -> dict[str, Qt.CheckState]:
@@ -97,10 +92,7 @@ class NoteDialog(QDialog):
         self.editor.setPlaceholderText(
             "Their notes differ: this note will replace them." if annotations.note is None else "Why did you run this?"
         )
-        layout = _layout(self)
-        layout.addWidget(text_label(self.windowTitle(), "heading"))
-        layout.addWidget(self.editor, 1)
-        layout.addWidget(_buttons(self, "Save (Ctrl+Enter)"))
+        _fill(self, (self.editor, 1), _buttons(self, "Save (Ctrl+Enter)"))
         for keys in ("Ctrl+Return", "Ctrl+Enter"):
             QShortcut(keys, self, self.accept)
         self.editor.moveCursor(self.editor.textCursor().MoveOperation.End)
@@ -112,10 +104,12 @@ class NoteDialog(QDialog):
         super().accept()
 
 
-def _layout(dialog: QDialog) -> QVBoxLayout:
+def _fill(dialog: QDialog, *parts: Item) -> None:
+    """Put parts below the dialog's title."""
     dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
     dialog.resize(48 * GRID, 40 * GRID)
-    return make_column(parent=dialog, margins=2 * GRID, spacing=GRID)
+    title = text_label(dialog.windowTitle(), "heading")
+    make_column(title, *parts, parent=dialog, margins=2 * GRID, spacing=GRID)
 
 
 def _buttons(dialog: QDialog, help: str = "") -> QDialogButtonBox:

@@ -205,8 +205,8 @@ class RunPageView(QWidget):
     def _build(self) -> None:
         self._traceback.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
         self._details.setAccessibleName("Details of the run")
-        layout = make_column(self._header(), separator(), parent=self, margins=(2 * GRID, GRID, 0, 0), spacing=GRID)
-        layout.addWidget(self._body(), 1)
+        parts = self._header(), separator(), (self._body(), 1)
+        make_column(*parts, parent=self, margins=(2 * GRID, GRID, 0, 0), spacing=GRID)
 
     def _header(self) -> QVBoxLayout:
         top = make_row(self.back, STRETCH, self._again, self._copy)
@@ -237,10 +237,7 @@ class RunPageView(QWidget):
 def _figure(name: str, cell: Cell) -> QWidget:
     number = text_label(cell.text, "figure")
     number.setAccessibleName(name)
-    line = make_row(spacing=GRID // 2)
-    line.addWidget(number, 0, Qt.AlignmentFlag.AlignBottom)
-    line.addWidget(text_label(cell.unit, "muted"), 0, Qt.AlignmentFlag.AlignBottom)
-    line.addStretch(1)
-    figure = QWidget()
+    bottom, figure = Qt.AlignmentFlag.AlignBottom, QWidget()
+    line = make_row((number, 0, bottom), (text_label(cell.unit, "muted"), 0, bottom), STRETCH, spacing=GRID // 2)
     make_column(text_label(name, "caption"), line, STRETCH, parent=figure, margins=0, spacing=0)
     return figure

@@ -333,8 +333,8 @@ class HistoryHeader(QWidget):
         texts.addWidget(self.answer, 0, 0, 1, 2)
         texts.addWidget(self.agreed, 1, 0)
         texts.addWidget(self._next_step, 1, 1)
-        line = make_row((texts, 1), self.restore, parent=self, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=2 * GRID)
-        line.addWidget(self.compare)
+        parts = (texts, 1), self.restore, self.compare
+        make_row(*parts, parent=self, margins=(2 * GRID, 0, 2 * GRID, GRID), spacing=2 * GRID)
 
     def show_listing(self, listing: Listing) -> None:
         self.agreed.setText(listing.agreed)
@@ -370,7 +370,9 @@ class HistoryFooter(QWidget):
         self._progress = _shrinking_label("caption")
         self.stop = button("&Stop", "Stop and discard it", flat=True)
         self._storage = _shrinking_label("caption")
-        self._build()
+        messages = self.count, 2 * GRID, self._message, self.undo
+        parts = *messages, STRETCH, self._progress, self.stop, self._storage
+        make_row(*parts, parent=self, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2), spacing=GRID)
         self.show_message("")
         self.show_progress("")
 
@@ -390,15 +392,6 @@ class HistoryFooter(QWidget):
         """Show the database's size and how long it keeps samples."""
         self._storage.setText(line.text)
         self._storage.setToolTip(plain_tooltip(str(line.path)))
-
-    def _build(self) -> None:
-        footer = make_row(self.count, parent=self, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID // 2), spacing=GRID)
-        footer.addSpacing(2 * GRID)
-        footer.addWidget(self._message)
-        footer.addWidget(self.undo)
-        footer.addStretch(1)
-        for widget in (self._progress, self.stop, self._storage):
-            footer.addWidget(widget)
 
 
 def _shrinking_label(role: str) -> ElidedLabel:

@@ -6,13 +6,14 @@ from dataclasses import replace
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QResizeEvent
-from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QVBoxLayout, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QStackedWidget, QWidget
 
 from app.gui.actions import Actions
 from app.gui.plot.panel_stack import PanelStack
 from app.gui.plot.time_bar import TimeBar
-from app.gui.theme import GRID, Theme, tabular_font
+from app.gui.theme import GRID, LEFT, Theme, tabular_font
 from app.gui.widgets.basic import (
+    STRETCH,
     ElidedLabel,
     EmptyState,
     button,
@@ -60,8 +61,8 @@ class NoGpuView(QWidget):
         self._with_gpu = text_label("", "muted", wrap=True)
         self.reference_button = button("Show re&ference runs", "Copies of runs measured on real GPUs, in the history")
         self.reference_button.clicked.connect(actions.show_reference)
-        layout = make_column(self._reason, self._with_gpu, parent=self, margins=(0, 2 * GRID, 0, 0), spacing=GRID)
-        layout.addWidget(self.reference_button, 0, Qt.AlignmentFlag.AlignLeft)
+        lines = self._reason, self._with_gpu, (self.reference_button, 0, LEFT)
+        make_column(*lines, parent=self, margins=(0, 2 * GRID, 0, 0), spacing=GRID)
 
     def show_reason(self, reason: str, with_gpu: str) -> None:
         """Show the reason; hidden without one."""
@@ -98,8 +99,11 @@ class DetailsView(QWidget):
         self.connect_button = button("", "Connect to this host (Enter in the table)", primary=True)
         self._absence = EmptyState("", "", self.connect_button)
         self._curves = QStackedWidget()
-        self._words = Scroller(horizontal=False)
-        self._column = QVBoxLayout()
+        self._words, left = Scroller(horizontal=False), QWidget()
+        processes = GRID // 2, self._processes, self._processes_note, GRID // 2
+        parts = self._title, self._subtitle, self._state, *processes, self.figures, self._not_reported, self.no_gpu
+        self._column = make_column(*parts, STRETCH, parent=left, margins=(0, 0, GRID, 0), spacing=GRID // 2)
+        self._words.setWidget(left)
         self._details: DeviceDetails | None = None
         self._build()
 
@@ -186,22 +190,6 @@ class DetailsView(QWidget):
         self._processes.setAccessibleName("Processes")
         self._processes.hide()
         self.no_gpu.hide()
-        left = QWidget()
-        column = self._column
-        left.setLayout(column)
-        column.setContentsMargins(0, 0, GRID, 0)
-        column.setSpacing(GRID // 2)
-        for widget in (self._title, self._subtitle, self._state):
-            column.addWidget(widget)
-        column.addSpacing(GRID // 2)
-        column.addWidget(self._processes)
-        column.addWidget(self._processes_note)
-        column.addSpacing(GRID // 2)
-        column.addWidget(self.figures)
-        column.addWidget(self._not_reported)
-        column.addWidget(self.no_gpu)
-        column.addStretch(1)
-        self._words.setWidget(left)
         self._words.setFixedWidth(_COLUMN)
         row = make_row(self._words, (self._curves, 1), spacing=2 * GRID)
         make_column(self.time_bar, (row, 1), parent=self, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)

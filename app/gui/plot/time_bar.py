@@ -117,8 +117,7 @@ class TimeBar(QWidget):
     def _build(self) -> None:
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         buttons = *self.range_buttons.values(), self._pause, self.follow_button, self._restore
-        layout = make_row(*buttons, self.chip, (self.reading, 1), parent=self, margins=0, spacing=GRID // 2)
-        layout.addSpacing(2 * GRID)
-        layout.addWidget(self.per_gpu_button)
+        parts = self.chip, (self.reading, 1), 2 * GRID, self.per_gpu_button
+        make_row(*buttons, *parts, parent=self, margins=0, spacing=GRID // 2)
         for widget in (self._pause, self.follow_button, self._restore, self.chip, self.per_gpu_button):
             widget.setVisible(False)

@@ -34,13 +34,12 @@ class BadgeLine(QWidget):
         self.button.setCheckable(True)
         self.button.toggled.connect(self._toggle)
         theme.changed.connect(self._restyle)
-        layout = make_row(parent=self, margins=0, spacing=GRID)
         # Aligned with the text of the button.
         for label in (self._title, self._detail):
             label.setContentsMargins(0, GRID // 2, 0, GRID // 2)
-        layout.addWidget(self._title, 0, Qt.AlignmentFlag.AlignTop)
-        layout.addWidget(self._detail, 1, Qt.AlignmentFlag.AlignTop)
-        layout.addWidget(self.button, 0, Qt.AlignmentFlag.AlignTop)
+        top = Qt.AlignmentFlag.AlignTop
+        parts = (self._title, 0, top), (self._detail, 1, top), (self.button, 0, top)
+        make_row(*parts, parent=self, margins=0, spacing=GRID)
 
     def show_view(self, view: EvidenceView) -> None:
         """Show this badge, with the button only if there is evidence."""

@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from PySide6.QtCore import QObject, Qt, Signal
+from PySide6.QtCore import QObject, Signal
 from PySide6.QtWidgets import QFrame, QWidget
 
 from app.errors import UserError
 from app.gui.actions import Actions
 from app.gui.run.form_controller import FormController
 from app.gui.settings.settings import SettingsStore
-from app.gui.theme import GRID
+from app.gui.theme import GRID, LEFT
 from app.gui.widgets.basic import STRETCH, Surface, button, clear_layout, make_column, make_row, text_label
 from app.gui.widgets.panes import Scroller
 from app.storage.known_settings import ANSWERED, FIRST_START
@@ -133,12 +133,9 @@ class FirstStartView(Surface):
 
     def _build(self) -> None:
         middle = QWidget(maximumWidth=_WIDTH)
-        column = make_column(STRETCH, text_label(TITLE, "title"), parent=middle, margins=2 * GRID, spacing=GRID)
-        column.addWidget(text_label(LEAD, "muted", wrap=True))
-        column.addSpacing(GRID)
-        column.addLayout(self._column)
-        column.addWidget(self.later_button, 0, Qt.AlignmentFlag.AlignLeft)
-        column.addStretch(2)
+        words = text_label(TITLE, "title"), text_label(LEAD, "muted", wrap=True)
+        parts = STRETCH, *words, GRID, self._column, (self.later_button, 0, LEFT), (STRETCH, 2)
+        make_column(*parts, parent=middle, margins=2 * GRID, spacing=GRID)
         around = QWidget()
         make_row(STRETCH, (middle, 100), STRETCH, parent=around, margins=0)
         make_column(Scroller(around, horizontal=False), parent=self, margins=0)

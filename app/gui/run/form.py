@@ -8,7 +8,7 @@ from PySide6.QtCore import QSignalBlocker, Qt, Signal
 from PySide6.QtWidgets import QGridLayout, QInputDialog, QVBoxLayout, QWidget
 
 from app.gui.run.form_controls import SIDE_WIDTH, FieldRow, HostChoice
-from app.gui.theme import GRID, Theme
+from app.gui.theme import GRID, LEFT, Theme
 from app.gui.widgets.basic import (
     STRETCH,
     BreakingLabel,
@@ -298,21 +298,13 @@ class FormView(QWidget):
         label = text_label("&Workload", "heading")
         label.setBuddy(self._workload)
         first = make_row((label, 1), self.questions_button)
-        parts = (self.host, first, self._workload, self._help, self.custom_label)
-        header = make_column(*parts, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
-        header.insertSpacing(1, GRID)
-        return header
+        parts = self.host, GRID, first, self._workload, self._help, self.custom_label
+        return make_column(*parts, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
 
     def _footer(self) -> QVBoxLayout:
-        footer = make_column(STRETCH, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)
-        left = Qt.AlignmentFlag.AlignLeft
-        for widget in (self._warning, self._refusal, self._refused):
-            footer.addWidget(widget)
-        footer.addWidget(self.reasons_button, 0, left)
-        footer.addWidget(self._cures)
-        footer.addWidget(self.retry_button, 0, left)
         run_row = make_row((self.run_button, 1), (self.queue_button, 1), spacing=GRID)
         rows = run_row, make_row(self.copy_button, STRETCH, self._largest)
         make_column(*rows, parent=self._runs, margins=0, spacing=GRID)
-        footer.addWidget(self._runs)
-        return footer
+        reasons, retry = (self.reasons_button, 0, LEFT), (self.retry_button, 0, LEFT)
+        parts = STRETCH, self._warning, self._refusal, self._refused, reasons, self._cures, retry, self._runs
+        return make_column(*parts, margins=(2 * GRID, GRID, 2 * GRID, GRID), spacing=GRID)

@@ -15,7 +15,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.gui.theme import GRID
+from app.gui.theme import GRID, LEFT
 from app.gui.widgets.basic import (
     BreakingLabel,
     ChecksMenu,
@@ -293,8 +293,7 @@ class HostChoice(QWidget):
         self.row.label.setFixedWidth(_LABEL_WIDTH + GRID // 2)  # as in the form, so that the controls align
         grid.setColumnStretch(1, 1)
         self.row.place(grid, 0)
-        column = make_column(grid, parent=self, margins=0, spacing=GRID // 2)
-        column.addWidget(self.retry_button, 0, Qt.AlignmentFlag.AlignLeft)
+        make_column(grid, (self.retry_button, 0, LEFT), parent=self, margins=0, spacing=GRID // 2)
         self.show_field(_NO_HOSTS, can_retry=False)
 
     def show_field(self, field: Field, *, can_retry: bool) -> None:

@@ -145,11 +145,12 @@ class LiveView(Surface):
         leave.setEnabled(False)
         leave.activated.connect(lambda: self.badge.button.setChecked(False))
         self.badge.toggled.connect(leave.setEnabled)
-        lines = self.runs, self._header(), self._detail, self._facts, self.badge, self._bar
+        curves = QWidget()
+        make_column(self.time_bar, (Scroller(self.stack), 1), parent=curves, margins=0, spacing=GRID)
+        for part in (curves, self.evidence):
+            self._parts.addWidget(part)
+        lines = self.runs, self._header(), self._detail, self._facts, self.badge, self._bar, (self._parts, 1)
         self._column = make_column(*lines, parent=self, margins=(2 * GRID, 2 * GRID, 2 * GRID, GRID), spacing=GRID)
-        self._parts.addWidget(self._curves())
-        self._parts.addWidget(self.evidence)
-        self._column.addWidget(self._parts, 1)
 
     def show_model(self, state: LiveState) -> None:
         """Show this state; plots draw only what changed."""
@@ -206,21 +207,11 @@ class LiveView(Surface):
         self.log_button.setVisible(status.has_log)
         self.anyway_button.setVisible(status.can_run_anyway)
 
-    def _curves(self) -> QWidget:
-        area = QWidget()
-        column = make_column(self.time_bar, parent=area, margins=0, spacing=GRID)
-        column.addWidget(Scroller(self.stack), 1)
-        return area
-
     def _header(self) -> QHBoxLayout:
-        figure = make_row(spacing=GRID)
         bottom = Qt.AlignmentFlag.AlignBottom
-        unit = make_column(STRETCH, self._unit, self._spread, spacing=0)
-        unit.addSpacing(GRID // 2)
+        unit = make_column(STRETCH, self._unit, self._spread, GRID // 2, spacing=0)
         self._placeholder.setMinimumHeight(self._number.sizeHint().height())
-        figure.addWidget(self._placeholder, 0, bottom)
-        figure.addWidget(self._number, 0, bottom)
-        figure.addLayout(unit)
+        figure = make_row((self._placeholder, 0, bottom), (self._number, 0, bottom), unit, spacing=GRID)
         status = make_row(STRETCH, self.log_button, self.anyway_button, self._title, self._time_left, spacing=GRID)
         text = make_column(STRETCH, self.name_label, status, spacing=GRID // 2)
         return make_row(figure, (text, 1))

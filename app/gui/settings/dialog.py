@@ -210,10 +210,7 @@ class SettingsDialog(QDialog):
         name = text_label(label, "")
         name.setBuddy(control)
         control.setAccessibleName(label.replace("&", ""))
-        line = make_row(spacing=GRID)
-        line.addWidget(control, 0 if isinstance(control, QPushButton) else 1)
-        if isinstance(control, QPushButton):
-            line.addStretch(1)
+        line = make_row(*((control, STRETCH) if isinstance(control, QPushButton) else ((control, 1),)), spacing=GRID)
         if extra is not None:
             line.addWidget(extra)
         self._grid.addWidget(name, row, 0)

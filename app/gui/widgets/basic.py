@@ -257,8 +257,9 @@ class ChecksMenu(QMenu):
         return True
 
 
-Item = QWidget | QLayout | tuple[QWidget | QLayout, int] | None
-"""An item of a row or column; a pair includes the stretch, by which items share the remaining space."""
+Item = QWidget | QLayout | int | tuple[QWidget | QLayout | None, int] | tuple[QWidget, int, Qt.AlignmentFlag] | None
+"""An item of a row or column; a pair includes the stretch, by which items share the remaining space, a number is a gap
+in pixels."""
 STRETCH: Final = None
 """The item that takes the remaining space."""
 Margins = int | tuple[int, int, int, int]
@@ -285,13 +286,17 @@ def _filled(layout: Box, items: Iterable[Item], margins: Margins | None, spacing
     if spacing is not None:
         layout.setSpacing(spacing)
     for item in items:
-        content, stretch = item if isinstance(item, tuple) else (item, 0)
-        if content is STRETCH:
-            layout.addStretch(1)
-        elif isinstance(content, QLayout):
-            layout.addLayout(content, stretch)
-        else:
-            layout.addWidget(content, stretch)
+        match item if isinstance(item, tuple) else (item, 0):
+            case None, stretch:
+                layout.addStretch(stretch or 1)
+            case int(gap), _:
+                layout.addSpacing(gap)
+            case QLayout() as inside, stretch:
+                layout.addLayout(inside, stretch)
+            case QWidget() as widget, stretch:
+                layout.addWidget(widget, stretch)
+            case QWidget() as widget, stretch, side:
+                layout.addWidget(widget, stretch, side)
     return layout
 
 
@@ -351,16 +356,12 @@ class EmptyState(QWidget):
         super().__init__()
         self._title = text_label(title, "title", wrap=True)
         self._text = text_label(text, "muted", wrap=True)
-        layout = QVBoxLayout(self)
-        layout.setContentsMargins(4 * GRID, 4 * GRID, 4 * GRID, 4 * GRID)
-        layout.setSpacing(GRID)
-        layout.addStretch(2)
+        middle = Qt.AlignmentFlag.AlignHCenter
         for label in (self._title, self._text):
-            label.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-            layout.addWidget(label)
-        for action in actions:
-            layout.addWidget(action, 0, Qt.AlignmentFlag.AlignHCenter)
-        layout.addStretch(3)
+            label.setAlignment(middle)
+        buttons = ((action, 0, middle) for action in actions)
+        texts: tuple[Item, ...] = (STRETCH, 2), self._title, self._text
+        make_column(*texts, *buttons, (STRETCH, 3), parent=self, margins=4 * GRID, spacing=GRID)
 
     def set_text(self, title: str, text: str) -> None:
         self._title.setText(title)
@@ -380,8 +381,8 @@ class ProblemLine(QWidget):
         self._text = text_label("", "bad", wrap=True)
         self._button = button("&Try again", "Read the file again", small=True)
         self._button.clicked.connect(self._try_again)
-        layout = make_row((self._text, 1), parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=2 * GRID)
-        layout.addWidget(self._button, 0, Qt.AlignmentFlag.AlignTop)
+        parts = (self._text, 1), (self._button, 0, Qt.AlignmentFlag.AlignTop)
+        make_row(*parts, parent=self, margins=(2 * GRID, GRID, 2 * GRID, 0), spacing=2 * GRID)
         self.hide()
 
     @property

@@ -140,12 +140,11 @@ class ResultView(QWidget):
         self._answer.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self._next_step = text_label("", "muted", wrap=True)
         self.plot = ForestPlot(theme, most_rows)
-        column = make_column(parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
         self._offers = FlowBar(2 * GRID, GRID // 2)
         for widget in (self._lamp, self.quiet_button, self.more_button):
             self.add_offer(widget)
-        for part in (self._answer, self._next_step, self._offers, self.plot):
-            column.addWidget(part)
+        parts = self._answer, self._next_step, self._offers, self.plot
+        make_column(*parts, parent=self, margins=(0, 0, 0, GRID), spacing=GRID)
         self.hide()
 
     def add_offer(self, offer: QWidget) -> None:
