@@ -6,7 +6,8 @@ import pytest
 
 from tests.unit.workloads.jax.test_jax import in_jax
 from tests.unit.workloads.test_frameworks import assert_traced, collected, task_of
-from workloads.jax import evidence, models, steps
+from workloads import xla
+from workloads.jax import models, steps
 from workloads.operations import Op
 from workloads.protocol import RunSpec, Value
 from workloads.xla import decode_protobuf, program_ops
@@ -51,7 +52,7 @@ def test_without_a_trace_the_program_tells_what_it_can() -> None:
 def test_a_program_that_cannot_be_read_costs_no_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(evidence, "_number", lambda data, position: data[len(data)])
+    monkeypatch.setattr(xla, "_number", lambda data, position: data[len(data)])
     report = collected(in_jax("lstm"), traced=False)
     assert (report.match, report.actual) == (None, {})
     assert "IndexError" in capsys.readouterr().err
