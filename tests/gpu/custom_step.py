@@ -2,9 +2,9 @@
 
     python -m tests.gpu.custom_step ROUNDS FILE.py:NAME [NAME=VALUE …]
 
-By hand is a loop over batches on the device that waits for it at its end alone. Both sides of a round make as many steps
-to warm up and as many that count, about a second of them; the order is reversed each round. The interval is of the mean
-of the rounds' ratios, by Student's t.
+By hand is a loop over batches on the device that waits for it at its end alone. Both sides of a round make as many
+steps to warm up and as many that count, about a second of them; the order is reversed each round. The interval is of
+the mean of the rounds' ratios, by Student's t.
 """
 
 import importlib

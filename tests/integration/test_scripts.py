@@ -180,6 +180,16 @@ def test_an_update_that_jax_compiles_is_no_step(command: CommandLine, folder: Pa
     assert command.read("run", *SHORT, *words, status=1)["reason"].startswith("No step was seen")
 
 
+@pytest.mark.parametrize("kind", ["plain", "profiled"])
+def test_steps_that_jax_marks_are_traced_unless_the_script_profiles_itself(
+    command: CommandLine, folder: Path, kind: str
+) -> None:
+    document = command.read("run", *SHORT, *script_command(folder, "jax_annotated.py", kind))
+    assert "A step is what JAX's StepTraceAnnotation marks;" in notes(document)
+    assert measured(document).get("xla", "") == ("on" if kind == "plain" else "")
+    assert ("The profiler could not be used: " in notes(document)) == (kind == "profiled")
+
+
 def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> None:
     before = tree_hash(folder)
     document = command.read("run", *SHORT, "--loop", "jax_loop.py:14", *script_command(folder, "jax_loop.py"))

@@ -217,7 +217,7 @@ _STEPS = {
         module.Function, "__call__"
     ),
     "jax._src.profiler": lambda module: _hook(
-        module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary("a step that StepTraceAnnotation marks")
+        module.StepTraceAnnotation, "__enter__", lambda *_: METER.boundary("what JAX's StepTraceAnnotation marks")
     ),
 }
 
