@@ -149,20 +149,6 @@ def search_field_statements() -> Iterator[str]:
         )
 
 
-ESTIMATES = """
-CREATE TABLE estimates (
-    experiment INTEGER NOT NULL REFERENCES experiments (experiment) ON DELETE CASCADE,
-    utc_ns INTEGER NOT NULL,
-    runs INTEGER NOT NULL,
-    least_s REAL NOT NULL,
-    likely_s REAL NOT NULL,
-    most_s REAL NOT NULL,
-    taken_s REAL NOT NULL
-) STRICT
-"""
-"""The expected time of an experiment's remaining runs before the first of them, and the actual time, on this machine.
-"""
-
 QUEUE = """
 CREATE TABLE queue (
     entry INTEGER PRIMARY KEY AUTOINCREMENT,

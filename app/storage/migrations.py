@@ -4,15 +4,7 @@ from collections.abc import Iterable
 
 from sqlite_utils import Database, Migrations
 
-from app.storage.library_schema import (
-    ESTIMATES,
-    EVIDENCE_STATE,
-    FRAMEWORKS,
-    HOSTS,
-    LIBRARY,
-    QUEUE,
-    search_field_statements,
-)
+from app.storage.library_schema import EVIDENCE_STATE, FRAMEWORKS, HOSTS, LIBRARY, QUEUE, search_field_statements
 
 _DOUBTFUL_EVIDENCE = """
 UPDATE evidence SET match = NULL, reason = 'Its notes say what was not verified.'
@@ -447,8 +439,8 @@ _MIGRATIONS: dict[str, tuple[str, ...]] = {
         "ALTER TABLE device_times ADD COLUMN host_wait_ns INTEGER",
         "ALTER TABLE device_times ADD COLUMN kernel_wait_ns INTEGER",
     ),
-    # The expected and the actual time of experiments.
-    "m018_estimates": (ESTIMATES,),
+    # A table that m023 removes.
+    "m018_estimates": (),
     # A run's framework, which is TensorFlow for runs older than the parameter.
     "m019_frameworks": FRAMEWORKS,
     # A search for TensorFlow also finds the runs that do not name it.
@@ -457,6 +449,8 @@ _MIGRATIONS: dict[str, tuple[str, ...]] = {
     "m021_idle_wait": (_IDLE_WAITS,),
     # GPU time of several GPUs without what they wait for each other.
     "m022_waits": (_STEPS_WITHOUT_WAITS,),
+    # No times that experiments were expected to take: nothing read them.
+    "m023_no_estimates": ("DROP TABLE IF EXISTS estimates",),
 }
 """Each migration's statements, in their order; a new one comes last, and none ever changes."""
 

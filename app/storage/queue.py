@@ -11,7 +11,7 @@ from sqlite_utils import Database
 
 from app.errors import UserError
 from app.paths import PROGRAM
-from app.queries import QueueEntry, SettableState, StoredExperiment, TimeLeft
+from app.queries import QueueEntry, SettableState, StoredExperiment
 from app.storage.database import transaction, translate_sqlite_errors
 from app.storage.listing import TRASH
 from app.storage.owner import Owner, this_process
@@ -231,20 +231,6 @@ class Queue:
                 " AND experiment = (SELECT experiment FROM queue WHERE entry = ?)",
                 ((run, entry) for run in runs),
             )
-
-    def record_estimate(self, entry: int, runs: int, expected: TimeLeft, taken_s: float) -> None:
-        """Record the expected time of the entry's remaining runs before the first one, and their actual time."""
-        with transaction(self._db, self.path):
-            self._db.execute(
-                "INSERT INTO estimates SELECT experiment, ?, ?, ?, ?, ?, ? FROM queue"
-                " WHERE entry = ? AND experiment IS NOT NULL",
-                (time.time_ns(), runs, *expected, taken_s, entry),
-            )
-
-    def estimates(self) -> list[tuple[int, TimeLeft, float]]:
-        """Return each experiment's number of remaining runs, with their expected and actual time."""
-        cursor = self._db.execute("SELECT runs, least_s, likely_s, most_s, taken_s FROM estimates ORDER BY utc_ns")
-        return [(runs, TimeLeft(*expected), taken_s) for runs, *expected, taken_s in cursor]
 
     def _add(self, name: str, preset: str | None, plan: str) -> int:
         added = self._db.execute(

@@ -50,7 +50,7 @@ def test_all_tables_are_strict(plain: sqlite3.Connection) -> None:
 
 def test_every_table_of_runs_goes_with_its_run(plain: sqlite3.Connection) -> None:
     there = {row["name"] for row in tables(plain)}
-    for table in there - {"runs", "settings", "calibrations", "filters", "experiments", "queue", "estimates"}:
+    for table in there - {"runs", "settings", "calibrations", "filters", "experiments", "queue"}:
         keys = {(key["table"], key["to"], key["on_delete"]) for key in pragma(plain, f"foreign_key_list({table})")}
         parent = ("devices", "device_id") if table.endswith("samples") else ("runs", "run")
         others = {("experiments", "experiment", "CASCADE")} if table == "experiment_runs" else set()

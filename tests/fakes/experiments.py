@@ -89,9 +89,6 @@ class FakeSession(ExperimentSession):
     def accept(self, run: RunHeader) -> bool:
         return self._counts(run)
 
-    def record_estimate(self, before: ExperimentProgress) -> None:
-        pass
-
     def try_weights(self, experiment: Experiment) -> Experiment:
         return experiment
 

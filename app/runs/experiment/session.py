@@ -116,7 +116,6 @@ class _LiveProgress:
         self._wait_messages: dict[int, str] = {}
         self._estimated_rows = len(self._rows)
         self._next_estimate_s = 0.0
-        self._has_waited = False
         self._progress = replace(reading.progress, state="running", experiment=experiment)
         # Guards all changing state, and keeps the reports in order.
         self._lock = threading.Lock()
@@ -164,19 +163,12 @@ class _LiveProgress:
             now_s = time.monotonic()
             self._next_estimate_s = now_s + 20 * (now_s - began_s)
 
-    @property
-    def is_complete_without_wait(self) -> bool:
-        """Return whether all runs have a result, and none waited for another program's run."""
-        with self._lock:
-            return self._progress.done == self._progress.planned and not self._has_waited
-
     def say(self, sentence: str) -> None:
         with self._changing() as now:
             self._progress = replace(now, message=sentence, waits_for_device=False)
         self._listener.message(sentence)
 
     def wait_for_device(self, sentence: str) -> None:
-        self._has_waited = True
         with self._changing() as now:
             self._progress = replace(now, message=sentence, waits_for_device=True)
         self._listener.message(sentence)
@@ -289,7 +281,6 @@ class ExperimentSession:
         self._equality = ExperimentEquality(reading.experiment, self._services, self._progress.say)
         with contextlib.closing(IdleWait(host, IdleLimits.of_plan(self._plan.max_idle_wait_s))) as self._idle_wait:
             state = self._make_runs()
-        self.record_estimate(reading.progress)
         experiment = Experiment.from_runs(self._plan, state, self._runs, machine)
         if sentence := experiment.describe_given_up():
             self._progress.say(sentence)
@@ -299,14 +290,6 @@ class ExperimentSession:
             is_unfinished = bool(pending_trials(self._plan, experiment.runs)) and not self.may_continue()
         self.is_over = not is_unfinished
         return experiment
-
-    def record_estimate(self, before: ExperimentProgress) -> None:
-        """Record the expected and the actual time of the runs, if all ran without interruption."""
-        assert self._progress is not None, "it was run"
-        taken_s, runs = time.monotonic() - self._began_s, before.planned - before.done
-        if runs and self._progress.is_complete_without_wait:
-            with Store.open(self._services.database) as store:
-                store.queue.record_estimate(self.entry.entry, runs, before.left, taken_s)
 
     def end(self, state: EntryState, experiment: Experiment) -> None:
         """Report to the listener the entry's state after `run`."""
