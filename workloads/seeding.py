@@ -37,15 +37,11 @@ def _recurrent_weight(config: RecurrentConfig, name: str, shape: tuple[int, ...]
         return np.broadcast_to(np.repeat(np.array(config.gate_biases, np.float32), config.units), shape)
     random = np.random.default_rng([config.seed, number])
     if name.endswith("recurrent_kernel"):
-        return _orthogonal(random, *shape)
+        # Orthonormal rows, no more than columns; uniformly distributed (Saxe et al. 2014).
+        orthonormal, triangle = np.linalg.qr(random.standard_normal(shape[::-1]))
+        return np.ascontiguousarray((orthonormal * np.sign(np.diag(triangle))).T, np.float32)
     limit = math.sqrt(6 / sum(shape))
     return random.uniform(-limit, limit, shape).astype(np.float32)
-
-
-def _orthogonal(random: np.random.Generator, rows: int, columns: int) -> Weight:
-    """Return a random matrix with orthonormal rows, no more than columns; uniformly distributed (Saxe et al. 2014)."""
-    orthonormal, triangle = np.linalg.qr(random.standard_normal([columns, rows]))
-    return np.ascontiguousarray((orthonormal * np.sign(np.diag(triangle))).T, np.float32)
 
 
 def image_weights(net: Net, seed: int) -> Iterator[tuple[Layer, list[Weight]]]:

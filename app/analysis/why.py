@@ -379,17 +379,15 @@ def what_if(difference: StepDifference) -> tuple[WhatIf, ...]:
     Idle time is not a class that could be adopted. Empty if classes do not correspond (on the CPU, with different work
     per step and GPU, or with different compilers), or if the clock explains most of the difference.
     """
-    if not difference.on_gpu or not _do_classes_correspond([*difference.baseline, *difference.other]):
+    runs = [*difference.baseline, *difference.other]
+    settings = {(merging_compilers([run]), *(run.row.spec.variant.get(name) for name in _PER_DEVICE)) for run in runs}
+    is_same = len(settings) == 1 and all(same_work([run.row], [runs[0].row]) for run in runs)
+    if not difference.on_gpu or not is_same:
         return ()
     if (cause := find_cause(difference)) and cause.kind == "clock":
         return ()
     baseline_is_slower = difference.step.difference.value <= 0
     return (*_gains(difference, baseline_is_slower), *_gains(difference, not baseline_is_slower))
-
-
-def _do_classes_correspond(runs: Sequence[StoredRun]) -> bool:
-    settings = {(merging_compilers([run]), *(run.row.spec.variant.get(name) for name in _PER_DEVICE)) for run in runs}
-    return len(settings) == 1 and all(same_work([run.row], [runs[0].row]) for run in runs)
 
 
 def merging_compilers(runs: Sequence[StoredRun]) -> frozenset[str]:

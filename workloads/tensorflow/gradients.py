@@ -37,13 +37,10 @@ class GradientRecorder:
 
     def gradients(self) -> Arrays:
         """Return the gradients of the last step; all NaN if it would have been skipped."""
-        mask, *gradients = map(_first_replica, (self._mask, *self._gradients))
+        results = tf.distribute.get_strategy().experimental_local_results
+        replica = [results(variable)[0] for variable in (self._mask, *self._gradients)]
+        mask, *gradients = (np.asarray(value.numpy(), dtype=np.float64) for value in replica)
         return gradients if mask else [np.array(np.nan)]
-
-
-def _first_replica(variable: tf.Variable) -> NDArray[np.float64]:
-    value = tf.distribute.get_strategy().experimental_local_results(variable)[0]
-    return np.asarray(value.numpy(), dtype=np.float64)
 
 
 def compute_gradients(recipe: Recipe, replicas: Replicas, request: ComputeGradients) -> ComputedGradients:
