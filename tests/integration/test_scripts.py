@@ -130,6 +130,7 @@ def test_a_gan_s_step_is_the_period_of_its_optimizers(command: CommandLine, fold
         ("compiled", ("A step is a call of Adam.step;",)),
         ("folds", ("A step is a call of Adam.step;",)),
         ("ahead", ("saving ",)),
+        ("by hand", ("A step is a backward pass, as there is no optimizer;",)),
     ],
 )
 def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sentences: tuple[str, ...]) -> None:

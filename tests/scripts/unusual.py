@@ -1,5 +1,5 @@
 """Optimizers that step within the backward pass or their base class's step, that are compiled, or made anew for each
-fold; loaders read ahead."""
+fold; none at all; loaders read ahead."""
 
 import sys
 
@@ -30,6 +30,12 @@ if sys.argv[1] == "folds":
             model(torch.rand(4, 8)).sum().backward()
             optimizer.step()
             schedule.step()
+while sys.argv[1] == "by hand":
+    model(torch.rand(4, 8)).sum().backward()
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight -= 1e-3 * weight.grad
+            weight.grad = None
 optimizer = torch.optim.Adam(model.parameters())
 if sys.argv[1] == "ahead":
     optimizer = Derived(model.parameters())

@@ -225,6 +225,15 @@ def test_a_long_period_is_told_in_short(meter: Any) -> None:
     assert meter.optimizers.describe() == "14 calls of 2 optimizers in an order that repeats"
 
 
+def test_backward_passes_are_steps_as_long_as_there_is_no_optimizer(meter: Any) -> None:
+    for _ in range(110):
+        meter.pass_backward()
+    assert (meter.how, meter._steps) == ("a backward pass, as there is no optimizer", 10)
+    assert steps_of(meter, "A" * 30) == 40
+    meter.pass_backward()
+    assert (meter.how, meter._steps) == ("optimizer", 40)
+
+
 def test_ranks_other_than_the_first_are_quiet(meter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "1")
     assert steps_of(meter, "A" * 30) == 0

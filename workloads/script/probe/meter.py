@@ -38,6 +38,9 @@ _EACH_STEP = 0.5
 _UNCERTAIN = 0.01
 """At most this share of a block may have passed on the host since its last step, which a device may still compute."""
 _TRACED_STEPS = 3
+_MOST_PASSES = 100
+"""How many backward passes may come before a script's first optimizer."""
+_BY_HAND = "a backward pass, as there is no optimizer"
 _EPOCH = "the start of an epoch"
 _COUNTS = ("steps", "measured_steps", "measured_ns", "all_steps", "waited_ns", "examples", "skipped")
 """The meter's counts in the last message."""
@@ -156,7 +159,7 @@ class Steps:
         self._meter = meter
         self.how = how
         self._calls: list[int] = []
-        self._created: list[weakref.ref[object]] = []
+        self.created: list[weakref.ref[object]] = []
         self._numbers: dict[int, int] = {}
         self._called: list[weakref.ref[object]] = []
         self._first_ns = 0
@@ -169,7 +172,7 @@ class Steps:
         self.calls = 0
 
     def note_created(self, optimizer: object) -> None:
-        self._created.append(weakref.ref(optimizer))
+        self.created.append(weakref.ref(optimizer))
 
     def stepped(self, optimizer: object, method: str = "step") -> None:
         with self._meter.lock:
@@ -231,7 +234,7 @@ class Steps:
 
     def _waits_for_another(self, period: list[int]) -> bool:
         """Return whether another optimizer exists: a critic that trains alone at first is not yet a GAN's period."""
-        alive = (created() for created in (*self._created, *self._called))
+        alive = (created() for created in (*self.created, *self._called))
         return any(optimizer is not None and self._numbers.get(id(optimizer)) not in period for optimizer in alive)
 
     def describe(self) -> str:
@@ -255,7 +258,7 @@ class Meter:
         self.on = True
         self._pid = os.getpid()
         self.lock = threading.RLock()
-        self._thread = 0
+        self._thread = self._passes = 0
         self.how = ""
         self.epoch = _EPOCH
         self.optimizers, self.calls = Steps(self, "optimizer"), Steps(self, "call")
@@ -289,13 +292,21 @@ class Meter:
             if self._countdown <= 0:
                 self._decide()
 
+    def pass_backward(self) -> None:
+        """Count a backward pass as a step in a script that updates its weights by hand."""
+        self._passes += 1
+        is_by_hand = self._passes > _MOST_PASSES and not self.optimizers.created and not self.calls.calls
+        if is_by_hand or self.how == _BY_HAND:
+            self.boundary(_BY_HAND)
+
     def is_training_thread(self) -> bool:
         """Return whether the calling thread ended the last step, or is the main one."""
         return threading.get_ident() in (self._thread, threading.main_thread().ident)
 
     def _is_first(self, how: str) -> bool:
         """Connect at the first step; return whether these hooks determine the steps. A marker outranks the others."""
-        if self._link is not None and (how != "marker" or self._state != "warm-up"):
+        outranks = how == "marker" or self.how == _BY_HAND
+        if self._link is not None and not (outranks and self._state == "warm-up"):
             return False
         if self._link is None:
             try:

@@ -209,6 +209,7 @@ _LOADERS = {
 _STEPS = {
     "torch.optim.optimizer": _of_optimizer,
     "torch.amp.grad_scaler": _of_scaler,
+    "torch.autograd.graph": lambda module: _hook(module, "_engine_run_backward", lambda *_: METER.pass_backward()),
     "keras.src.callbacks.callback_list": _of_keras,
     "keras.src.models.model": _of_keras_model,
     "keras.src.trainers.epoch_iterator": _of_keras_data,
