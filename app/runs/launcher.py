@@ -550,8 +550,10 @@ class BoundedLog:
 
 
 def _text(line: bytes) -> str:
-    # SQLite's functions end a text at a NUL.
-    return line.rpartition(b"\r")[2].decode("utf-8", errors="replace").rstrip().replace("\0", "\ufffd")
+    text = line.rpartition(b"\r")[2].decode("utf-8", errors="replace").rstrip().rstrip("\b")
+    while "\b" in text:  # what a progress bar has gone back over
+        text = re.sub("^\b+|[^\b]\b", "", text)
+    return text.replace("\0", "\ufffd")  # SQLite's functions end a text at a NUL
 
 
 def fatal_message(line: str) -> str | None:

@@ -142,19 +142,20 @@ def make_parameter(text: str, begin: int, selected: str) -> tuple[str, str, str]
     return changed, name, "off, on" if flag else word
 
 
-def describe_try(session: RunSession) -> str:
-    """Return how steps were recognised, their time, what ran and what was waited for; else why there are none."""
+def describe_try(session: RunSession) -> tuple[str, str]:
+    """Return how steps were recognised, their time, and what ran, else why there are none; and the script's log."""
     run = session.stored
+    log = [line.text for line in run.log] if run else []
     outcome = run.row.outcome if run else None
     if run is None or outcome is None or outcome.name != "completed":
         reason = (outcome.reason if outcome else None) or "The try did not complete."
-        return "\n".join((reason, *(line.text for line in (run.log[-_LAST_LINES:] if run else ()))))
+        return "\n".join((reason, *log[-_LAST_LINES:])), "\n".join(log)
     step_ms = run.row.summary.step_ms_p50
     facts = [f"{units.with_unit(step_ms, 'ms')} a step."] if step_ms is not None else []
     if run.evidence is not None:
         ran = ", ".join(f"{name} {value}" for name, value in run.evidence.actual.items())
         facts += [f"Seen: {ran}.", *run.evidence.notes]
-    return "\n".join(facts)
+    return "\n".join(facts), "\n".join(log)
 
 
 class ScriptView(QWidget):
@@ -380,18 +381,19 @@ class ScriptController(QObject):
             self._run.stop()
             return
         choices, consent = self._freeze()
-        self._view.show_result("")
+        view = self._view
+        view.show_result("")
 
         def begin(plan: Plan) -> None:
             self.read()
             try:
-                self._run.try_once(plan.variants[0], PURPOSE, self._show_try)
+                self._run.try_once(plan.variants[0], PURPOSE, lambda session: view.show_result(*describe_try(session)))
             except UserError as error:
                 self._fail(error)
                 return
             self._is_trying = True
-            self._view.try_button.setText("Stop")
-            self._view.show_result("Trying the first values …")
+            view.try_button.setText("Stop")
+            view.show_result("Trying the first values …")
             self._run_view.show_script(self._view)
 
         short = replace(choices, texts={**choices.texts, "seconds": f"{_TRY_S:g}"})
@@ -404,10 +406,6 @@ class ScriptController(QObject):
         sources = ((stored_source(spec, database), spec.variant) for spec in plan.variants[:most])
         require((source_grant(source, variant) for source, variant in sources if source), consent)
         return plan
-
-    def _show_try(self, session: RunSession) -> None:
-        log = "\n".join(line.text for line in session.stored.log) if session.stored else ""
-        self._view.show_result(describe_try(session), log)
 
     def _end_try(self) -> None:
         if self._is_trying:

@@ -83,6 +83,7 @@ def peak_bytes(read: Callable[[], object]) -> int:
         ("µ · 模型\n".encode(), ["µ · 模型"]),
         (b"\xff\xfe\n", ["\ufffd\ufffd"]),
         (b"a\x00b\n", ["a\ufffdb"]),
+        (b"Epoch 9%\b\b10%\b\b\b" + "11 ∞\b%\b\b\b\b\n".encode(), ["Epoch 11 %"]),
         (b"x" * 4_000 + b"\n", ["x" * 4_000]),
         (b"x" * 5_234 + b"\nnext\n", ["x" * 4_000 + " … (1,234 more bytes left out)", "next"]),
         (b"x" * 5_234, ["x" * 4_000 + " … (1,234 more bytes left out)"]),
