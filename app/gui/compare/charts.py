@@ -23,7 +23,7 @@ from PySide6.QtWidgets import QMenu, QSizePolicy, QToolTip, QWidget
 from app.gui.actions import Actions
 from app.gui.plot.pictures import add_picture_actions
 from app.gui.theme import DARK, GRID, LIGHT, Theme
-from app.gui.widgets.basic import make_column, plain_tooltip
+from app.gui.widgets.basic import clear_layout, make_column, plain_tooltip
 from app.report.charts.canvas import Drawing, HitArea
 from app.report.charts.draw import MIN_WIDTH, WIDTH, draw_chart
 from app.viewmodels.charts.model import Chart
@@ -232,9 +232,7 @@ class ChartsView(QWidget):
         return draw
 
     def show_charts(self, charts: Sequence[Chart]) -> None:
-        for widget in self.widgets:
-            widget.hide()
-            widget.deleteLater()
+        clear_layout(self._column)
         self.widgets = [ChartWidget(self._theme, chart, self._actions, self.room or self.width()) for chart in charts]
         for widget in self.widgets:
             self._column.addWidget(widget)

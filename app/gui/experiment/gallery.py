@@ -69,7 +69,9 @@ class GalleryView(Surface):
         self._head = QWidget()
         self._grid = QGridLayout()
         self._scroller = Scroller(horizontal=False)
-        self._open.clicked.connect(self._choose_file)
+        self._open.clicked.connect(
+            lambda: ask_for_file(self, "Open a preset file", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
+        )
         self._build()
 
     def show_model(self, lines: Sequence[PresetLine], *, busy: bool) -> None:
@@ -109,9 +111,6 @@ class GalleryView(Surface):
             self._grid.addWidget(card, number // self._columns, number % self._columns)
         self._grid.setColumnStretch(0, 1)
         self._grid.setColumnStretch(1, self._columns - 1)
-
-    def _choose_file(self) -> None:
-        ask_for_file(self, "Open a preset file", Path.home(), "Presets (*.toml)", self.file_chosen.emit)
 
     def _build(self) -> None:
         head = QGridLayout(self._head)
@@ -253,10 +252,10 @@ class GalleryController(QObject):
         """Run an experiment on the form's host, now or in its turn, and show its runs' plots."""
         self._submit_to(self._form.form.host, plan)
 
-    def compare_quickly(self, machine: "Machine", host: str = "") -> None:
-        """Run the quick comparison adapted to a host's machine; "" is this one."""
+    def compare_quickly(self, machine: "Machine") -> None:
+        """Run the quick comparison adapted to this machine."""
         self._services.reads.run(
-            lambda: stored_experiments().quick_plan(machine), partial(self._submit_to, host), self._form.show_error
+            lambda: stored_experiments().quick_plan(machine), partial(self._submit_to, ""), self._form.show_error
         )
 
     def _submit_to(self, host: str, plan: "Plan") -> None:

@@ -129,7 +129,7 @@ class AnnotationView(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self.run = 0
-        self.tags, self.note = text_label("", wrap=True), text_label("", wrap=True)
+        self.tags, self.note = (text_label("", wrap=True, selectable=True) for _ in range(2))
         self.tags_button = button("&Tags …", "Change the tags of this run", small=True)
         self.note_button = button("&Note …", "Change the note on this run", small=True)
         self.tags_button.clicked.connect(lambda: self.tags_requested.emit([self.run]))
@@ -138,7 +138,6 @@ class AnnotationView(QWidget):
         grid.setContentsMargins(GRID, GRID, 2 * GRID, GRID)
         grid.setColumnStretch(0, 1)
         for row, (label, opener) in enumerate(((self.tags, self.tags_button), (self.note, self.note_button))):
-            label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
             grid.addWidget(label, row, 0)
             grid.addWidget(opener, row, 1, Qt.AlignmentFlag.AlignTop)
 

@@ -80,8 +80,7 @@ class DetailsView(QWidget):
         super().__init__()
         self._theme = theme
         self._title = text_label("", "heading", wrap=True)
-        self._subtitle = text_label("", "caption", wrap=True)
-        self._subtitle.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._subtitle = text_label("", "caption", wrap=True, selectable=True)
         self._state = text_label("", "", wrap=True)
         self.figures = text_label("")
         self.figures.setTextFormat(Qt.TextFormat.RichText)

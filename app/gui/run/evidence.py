@@ -28,8 +28,7 @@ class BadgeLine(QWidget):
         self._theme = theme
         self._badge: Badge | None = None
         self._title = text_label("", "heading")
-        self._detail = text_label("", "", wrap=True)
-        self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._detail = text_label("", "", wrap=True, selectable=True)
         self.button = button("Show e&vidence", "Requested against actual, and where the time went", flat=True)
         self.button.setCheckable(True)
         self.button.toggled.connect(self._toggle)

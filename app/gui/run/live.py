@@ -122,10 +122,8 @@ class LiveView(Surface):
         self.name_label = ElidedLabel("muted")
         self._title = text_label("", "heading")
         self._time_left = text_label("", "muted")
-        self._detail = text_label("", "", wrap=True)
-        self._facts = text_label("", "muted", wrap=True)
-        self._facts.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        self._detail.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._detail = text_label("", "", wrap=True, selectable=True)
+        self._facts = text_label("", "muted", wrap=True, selectable=True)
         for label in (self._time_left, self._facts, self._spread):
             label.setFont(tabular_font())
         self.badge = BadgeLine(theme)

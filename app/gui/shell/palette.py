@@ -193,12 +193,9 @@ class Palette(QFrame):
 
     def _search(self) -> None:
         query = self.line.text()
-        matches = search(self._entries, query, self._recent)
         rows: list[_Row] = []
-        for match in matches:
-            if not query.strip() and (not rows or _group(rows[-1]) != match.entry.group):
-                rows.append(match.entry.group)
-            rows.append(match)
+        for group, matches in groupby(search(self._entries, query, self._recent), lambda match: match.entry.group):
+            rows += [*([] if query.strip() else [group]), *matches]
         self.list.clear()
         for row in rows or [_NOTHING]:
             texts = (row,) if isinstance(row, str) else (row.entry.title, row.entry.detail, row.entry.keys)
@@ -230,10 +227,6 @@ class Palette(QFrame):
         self.line.setProperty("role", "palette")
         below = make_column(self._hint, margins=(2 * GRID, GRID // 2, 2 * GRID, GRID))
         make_column(self.line, separator(), self.list, separator(), below, parent=self, margins=1, spacing=0)
-
-
-def _group(row: _Row) -> str:
-    return row if isinstance(row, str) else row.entry.group
 
 
 def _application() -> QApplication:

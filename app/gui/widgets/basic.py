@@ -66,8 +66,8 @@ class _PlainLabel(QLabel):
         super().setText(plain_text(text))
 
 
-def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
-    """Return a label of plain text.
+def text_label(text: str, role: str = "", *, wrap: bool = False, selectable: bool = False) -> QLabel:
+    """Return a label of plain text, which the mouse may select.
 
     Its role in the style sheet is heading, title, figure, big, muted, caption, problem, good, warning or bad.
     """
@@ -75,6 +75,8 @@ def text_label(text: str, role: str = "", *, wrap: bool = False) -> QLabel:
     label.setText(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setProperty("role", role)
+    if selectable:
+        label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
     return label
 
 

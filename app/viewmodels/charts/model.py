@@ -76,12 +76,6 @@ def _tick(multiple: float, power: int) -> Tick:
     return multiple * 10.0**power, f"{multiple * 10.0**power:,.{max(0, digits - power)}f}"
 
 
-def doubling_ticks(values: Sequence[int], most: int = 10) -> list[Tick]:
-    """Return these whole numbers for an axis on which doubling is one step; every second one if they crowd."""
-    every = math.ceil(len(values) / most)
-    return [(float(value), f"{value:,}") for value in values[::every]]
-
-
 Mark = Literal["full", "hollow"]
 
 
@@ -319,15 +313,18 @@ def fitting_axis(values: Iterable[float | None], title: str) -> Axis:
     return log_axis(finite, title) if max(finite) > _LOG_SCALE_RATIO * min(finite) else zero_based_axis(finite, title)
 
 
+_MOST_DOUBLINGS = 10
+
+
 def doubling_axis(values: Iterable[int], title: str) -> Axis:
-    """Return a logarithmic axis with a tick at each number, for numbers that mostly double."""
+    """Return a logarithmic axis for numbers that mostly double, with a tick at each, or every second if they crowd."""
     numbers = sorted(set(values))
-    margin = 2**0.35
+    margin, every = 2**0.35, math.ceil(len(numbers) / _MOST_DOUBLINGS)
     return Axis(
         title=title,
         low=numbers[0] / margin,
         high=numbers[-1] * margin,
-        ticks=tuple(doubling_ticks(numbers)),
+        ticks=tuple((float(number), f"{number:,}") for number in numbers[::every]),
         log=True,
     )
 

@@ -42,13 +42,15 @@ Line = int | Group
 """A run by its number, or a group."""
 
 
-def build_groups(
-    runs: Sequence[int], experiment_of: Mapping[int, int], named: Mapping[int, tuple[str, str]]
+def group_by_experiment(
+    runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None
 ) -> tuple[Group, ...]:
-    """Group runs by their experiment, in the order of `named`; runs without one come last.
+    """Group runs by their experiment, of several the newest; runs without one come last.
 
-    `named` has name and start of each experiment, as text.
+    The experiments are newest first; `zone` is the reader's time zone, None means the system's.
     """
+    experiment_of = {run: experiment.experiment for experiment in reversed(experiments) for run in experiment.runs}
+    named = {stored.experiment: (stored.name, units.local_time(stored.created_utc_ns, zone)) for stored in experiments}
     labels = {**named, NO_EXPERIMENT: _NO_EXPERIMENT_LABELS}
     members: dict[int, list[int]] = {experiment: [] for experiment in labels}
     for run in runs:
@@ -193,8 +195,9 @@ DEFAULT_COLUMNS: tuple[str, ...] = tuple(listed.order for listed in _LISTED if l
 
 _CHIP_ROOM = " " * 5
 
-VARIANT_COLUMN, OUTCOME_COLUMN, EVIDENCE_COLUMN = 4, 5, 6
-HOST_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = len(ORDERS) - 3, len(ORDERS) - 2, len(ORDERS) - 1
+VARIANT_COLUMN, OUTCOME_COLUMN, DEVICES_COLUMN, ANNOTATIONS_COLUMN = map(
+    ORDERS.index, ("variant", "outcome", "devices", "tags")
+)
 _THROUGHPUT_COLUMN, _POWER_COLUMN = ORDERS.index("throughput"), ORDERS.index(_POWER)
 
 
@@ -264,18 +267,6 @@ class Listing:
             if order in self.common.agreed
         )
         return " · ".join(filter(None, texts))
-
-
-def group_by_experiment(
-    runs: Sequence[int], experiments: Sequence[StoredExperiment], zone: tzinfo | None
-) -> tuple[Group, ...]:
-    """Group runs by their experiment; a run in several belongs to the newest.
-
-    The experiments are newest first; `zone` is the reader's time zone, None means the system's.
-    """
-    experiment_of = {run: experiment.experiment for experiment in reversed(experiments) for run in experiment.runs}
-    named = {stored.experiment: (stored.name, units.local_time(stored.created_utc_ns, zone)) for stored in experiments}
-    return build_groups(runs, experiment_of, named)
 
 
 def toggle_order(query: RunQuery, column: int) -> RunQuery:
