@@ -34,7 +34,7 @@ while sys.argv[1] == "by hand":
     model(torch.rand(4, 8)).sum().backward()
     with torch.no_grad():
         for weight in model.parameters():
-            weight -= 1e-3 * weight.grad
+            weight -= 1e-3 * weight.grad  # noqa: PLW2901 - as people write it
             weight.grad = None
 optimizer = torch.optim.Adam(model.parameters())
 if sys.argv[1] == "ahead":
