@@ -10,7 +10,7 @@ from PySide6.QtGui import QColor, QMouseEvent, QPainter, QPaintEvent, QPixmap, Q
 from PySide6.QtWidgets import QGraphicsGridLayout, QGraphicsView
 
 from app.values import units
-from app.viewmodels.charts.model import clock_step, log_ticks, round_step, tick_labels, time_labels
+from app.viewmodels.charts.model import clock_step, log_ticks, magnitude, round_step, tick_labels, time_labels
 
 if TYPE_CHECKING:
     from app.gui.plot.panel_stack import PaintTurns
@@ -91,8 +91,12 @@ class ValueAxis(_Axis):
     def tickStrings(self, values: Sequence[float], _scale: float, spacing: float) -> list[str]:
         """Return the labels, with as many decimals as the spacing needs; on a logarithmic axis the values."""
         if self.is_log:
-            rounded = (float(f"{10.0**value:.3g}") for value in values)
-            return [f"{value:,.9f}".rstrip("0").rstrip(".") for value in rounded]
+            rounded = [float(f"{10.0**value:.3g}") for value in values]
+            return [
+                f"{number / size:,.9f}".rstrip("0").rstrip(".") + unit
+                for number in rounded
+                for size, unit in [magnitude(number)]
+            ]
         return tick_labels(values, spacing)
 
 

@@ -31,10 +31,16 @@ def clock_step(longest_s: float) -> float | None:
     return next((float(step) for step in reversed(_CLOCK_STEPS_S) if step <= longest_s), None)
 
 
+def magnitude(number: float) -> tuple[float, str]:
+    """Return the unit in which an axis labels numbers up to this one, and its letter: a million takes too much room."""
+    return (1e6, "\N{NO-BREAK SPACE}M") if number >= 1e6 else (1.0, "")
+
+
 def tick_labels(values: Sequence[float], spacing: float) -> list[str]:
-    """Format numbers with thousands separators, `80,000`, and as many decimals as their spacing needs."""
-    decimals = max(0, -math.floor(math.log10(spacing))) if spacing > 0 else 0
-    return [f"{value:,.{min(decimals, 9)}f}" for value in values]
+    """Format numbers as `80,000` or, from a million on, `1.5 M`, with as many decimals as their spacing needs."""
+    size, unit = magnitude(max(map(abs, values), default=0.0))
+    decimals = max(0, -math.floor(math.log10(spacing / size))) if spacing > 0 else 0
+    return [f"{value / size:,.{min(decimals, 9)}f}{unit}" for value in values]
 
 
 def time_labels(values: Sequence[float], spacing: float) -> list[str]:

@@ -45,6 +45,7 @@ def test_a_logarithmic_axis_has_decades_and_says_so(made: TimePanel) -> None:
     assert 1.0 < low <= 10.0 < 1000.0 <= high < 10_000.0
     ((_, ticks),) = made.plot.axes[0].tickValues(*made.plot.view.viewRange()[1], 150)
     assert {"10", "100", "1,000"} <= set(made.plot.axes[0].tickStrings(ticks, 1.0, 1.0))
+    assert made.plot.axes[0].tickStrings([5.0, 6.0, 7.3], 1.0, 1.0) == ["100,000", "1\xa0M", "20\xa0M"]
     assert "logarithmic" in made.plot.accessibleName()
     assert made.snapshot().y.log, "a saved picture is logarithmic too"
     set_curve(made, "a", np.arange(61.0), np.zeros(61), colour=0, label="Run a")

@@ -276,6 +276,23 @@ def test_equal_factors_have_round_numbers(low: float, high: float, words: list[s
     assert chart_list == words
 
 
+@pytest.mark.parametrize(
+    ("values", "spacing", "labels"),
+    [
+        ((0, 500_000, 999_999), 500_000, ["0", "500,000", "999,999"]),
+        ((0, 500_000, 1_000_000), 500_000, ["0.0\xa0M", "0.5\xa0M", "1.0\xa0M"]),
+        ((900_000, 1_000_000), 100_000, ["0.9\xa0M", "1.0\xa0M"]),
+        ((-2_000_000, 12_000_000_000), 1_000_000, ["-2\xa0M", "12,000\xa0M"]),
+        ((0.0, 0.5), 0.5, ["0.0", "0.5"]),
+        ((), 1.0, []),
+    ],
+)
+def test_labels_of_an_axis_are_short_from_a_million_on(
+    values: tuple[float, ...], spacing: float, labels: list[str]
+) -> None:
+    assert model.tick_labels(values, spacing) == labels
+
+
 @given(st.floats(1e-3, 1e9), st.floats(1.05, 1e6))
 def test_numbers_lie_on_the_axis_and_differ(low: float, factor: float) -> None:
     for chart_list in (model.log_ticks(low, low * factor), model.linear_ticks(0.0, low)):
@@ -283,7 +300,8 @@ def test_numbers_lie_on_the_axis_and_differ(low: float, factor: float) -> None:
         assert len(set(words)) == len(words) <= 9
         assert list(values) == sorted(values)
         for value, word in chart_list:
-            assert float(word.replace(",", "")) == pytest.approx(value, rel=1e-6, abs=1e-9)
+            number, _, unit = word.replace(",", "").partition("\xa0")
+            assert float(number) * (1e6 if unit else 1.0) == pytest.approx(value, rel=1e-6, abs=1e-9)
     assert all(
         low * (1 - 1e-9) <= value <= low * factor * (1 + 1e-9) for value, _ in model.log_ticks(low, low * factor)
     )
