@@ -135,12 +135,10 @@ def throttled_shares(run: StoredRun) -> dict[ThrottleCause, float]:
         return {}
     worst: dict[ThrottleCause, float] = {}
     for cause, (bits, counter) in THROTTLE_CAUSES.items():
-        shares = [
-            share
-            for gpu in gpu_columns(run)
-            for share in (_share_by_samples(gpu, bits, window), _share_by_counter(gpu, counter, window))
-        ]
-        gpu_shares = [share for share in shares if share is not None]
+        samples = (field_in_window(gpu, "throttle_reasons", window) for gpu in gpu_columns(run))
+        shares = [_share_with_bits(reasons, bits) for reasons in samples if reasons.size]
+        counted = (_share_by_counter(gpu, counter, window) for gpu in gpu_columns(run))
+        gpu_shares = [*shares, *(share for share in counted if share is not None)]
         if gpu_shares:
             worst[cause] = max(gpu_shares)
     return worst
@@ -208,11 +206,6 @@ def _same_environment(first: StoredRun, second: StoredRun) -> bool:
 
 def _share_with_bits(reasons: Floats, bits: int) -> float:
     return float(np.mean((reasons.astype(np.int64) & bits) != 0))
-
-
-def _share_by_samples(gpu: SampleColumns, bits: int, window: tuple[int, int]) -> float | None:
-    reasons = field_in_window(gpu, "throttle_reasons", window)
-    return _share_with_bits(reasons, bits) if reasons.size else None
 
 
 def _share_by_counter(gpu: SampleColumns, counter: str, window: tuple[int, int]) -> float | None:
