@@ -203,6 +203,8 @@ def test_a_loop_is_marked_in_the_copy(command: CommandLine, folder: Path) -> Non
     write_program(folder / "run").write_text("#!/bin/sh\r\n")
     windows = command.read("run", *SHORT, "-C", str(folder), "--", "./run", status=1)
     assert windows["reason"].startswith("The program in the first line of ./run cannot be run in")
+    bare = command.read("run", *SHORT, "-C", str(folder), "--", "run", status=1)
+    assert bare["reason"].endswith("(there is no such program in PATH; write ./run).")
 
 
 ENDINGS = {

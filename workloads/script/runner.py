@@ -151,9 +151,14 @@ class ScriptRun:
                 words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=2, process_group=0
             )
         except OSError as error:
-            is_file = isinstance(error, FileNotFoundError) and (folder / words[0]).is_file()
-            name = f"{'The program in the first line of ' if is_file else ''}{words[0]}"
-            raise RefusedError(f"{name} cannot be run in {user_folder} ({error.strerror}).") from error
+            name, why, is_missing = words[0], error.strerror, isinstance(error, FileNotFoundError)
+            is_file = (folder / name).is_file()
+            if is_missing and os.sep not in name:
+                remedy = f"; write {'python ' if name.endswith('.py') else './'}{name}" if is_file else ""
+                why = f"there is no such program in PATH{remedy}"
+            elif is_missing and is_file:
+                name = f"The program in the first line of {name}"
+            raise RefusedError(f"{name} cannot be run in {user_folder} ({why}).") from error
 
     def _environment(self) -> dict[str, str]:
         """Return the user's environment, as it was before the program pointed its own Python to its libraries."""
