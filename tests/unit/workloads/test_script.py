@@ -229,7 +229,11 @@ def test_backward_passes_are_steps_as_long_as_there_is_no_optimizer(meter: Any) 
     for _ in range(110):
         meter.pass_backward()
     assert (meter.how, meter._steps) == ("a backward pass, as there is no optimizer", 10)
-    assert steps_of(meter, "A" * 30) == 40
+    meter._state = "measure"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(meter, "_finish", lambda kind: meter.__dict__.update(_state="warm-up", kind=kind))
+        assert steps_of(meter, "A" * 30) == 40
+    assert meter.kind == "changed"
     meter.pass_backward()
     assert (meter.how, meter._steps) == ("optimizer", 40)
 

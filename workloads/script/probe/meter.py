@@ -173,6 +173,8 @@ class Steps:
 
     def note_created(self, optimizer: object) -> None:
         self.created.append(weakref.ref(optimizer))
+        if self._meter.how == _BY_HAND:
+            self._meter.restart()
 
     def stepped(self, optimizer: object, method: str = "step") -> None:
         with self._meter.lock:
@@ -295,8 +297,7 @@ class Meter:
     def pass_backward(self) -> None:
         """Count a backward pass as a step in a script that updates its weights by hand."""
         self._passes += 1
-        is_by_hand = self._passes > _MOST_PASSES and not self.optimizers.created and not self.calls.calls
-        if is_by_hand or self.how == _BY_HAND:
+        if self._passes > _MOST_PASSES and not self.optimizers.created and not self.calls.calls:
             self.boundary(_BY_HAND)
 
     def is_training_thread(self) -> bool:
