@@ -3,7 +3,9 @@
 Metrics and notes are made up; their number, length and kind are as in real use.
 """
 
+import contextlib
 import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from app.storage.database import open_database
+from app.storage.database import open_database, transaction
 from app.storage.owner import this_process
+from app.storage.queue import save_experiment
 from app.storage.store import Store
 from app.values.events import Outcome, Summary
 from app.values.samples import HOST, Device, FieldInfo
@@ -246,9 +249,11 @@ def _store_annotations(store: Store, runs: int) -> None:
             library.set_note(run, note)
     for index, tag in enumerate(_TAGS):
         library.add_tag(range(1 + index, runs + 1, 7 + index), tag)
-    for first in range(1, runs + 1, 5 * _RUNS_AN_EXPERIMENT):
-        made = range(first, min(first + _RUNS_AN_EXPERIMENT, runs + 1))
-        library.save_experiment(made, name=f"article {first}", preset=None, plan='{"variants": [], "repeats": 3}')
+    plan, now_ns = '{"variants": [], "repeats": 3}', time.time_ns()
+    with contextlib.closing(open_database(store.path)) as db, transaction(db, store.path):
+        for first in range(1, runs + 1, 5 * _RUNS_AN_EXPERIMENT):
+            made = range(first, min(first + _RUNS_AN_EXPERIMENT, runs + 1))
+            save_experiment(db, made, uid=f"{first}", name=f"article {first}", preset=None, plan=plan, utc_ns=now_ns)
 
 
 def _fill_samples(path: Path, size: Size) -> None:

@@ -18,6 +18,7 @@ from app.storage.transfer.import_export import export_database, import_runs
 from app.values.records import REFERENCE_TAG, StoredRun
 from app.values.units import utc_time
 from app.viewmodels.format.environment import environment_label
+from tests.fakes.saved_experiments import save_experiment
 from workloads.catalog import with_defaults
 from workloads.protocol import RunSpec
 
@@ -49,7 +50,8 @@ def make(target: Path, what: str, measured: Sequence[Path]) -> int:
             store._db.execute("DELETE FROM experiments")
             store._db.conn.commit()
             cards = sorted({name for run in runs for name in run.row.gpu_names})
-            store.library.save_experiment(
+            save_experiment(
+                store.library,
                 numbers,
                 name=f"Reference: {what} on {', '.join(cards)}",
                 preset=None,

@@ -3,7 +3,6 @@
 import json
 import time
 import unicodedata
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -211,22 +210,6 @@ class Library:
                 (run, json.dumps(list(excluding)), limit),
             )
             return [number for (number,) in cursor]
-
-    def save_experiment(
-        self, runs: Sequence[int], *, name: str, preset: str | None, plan: str, utc_ns: int | None = None
-    ) -> int:
-        """Store these runs as an experiment, in this order; return its number.
-
-        An experiment of that name and variants with one of the runs, and no other result, gets the others too.
-
-        `plan` is JSON with `variants`. It began at `utc_ns`, in nanoseconds since 1970; None means now.
-        """
-        now_ns = time.time_ns() if utc_ns is None else utc_ns
-        with transaction(self._db, self.path):
-            self._require_runs(runs)
-            return queue.save_experiment(
-                self._db, runs, uid=uuid.uuid4().hex, name=name, preset=preset, plan=plan, utc_ns=now_ns
-            )
 
     def experiments(self) -> list[StoredExperiment]:
         """Return all experiments that have a run outside the trash, newest first."""

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from app.storage.store import Store
 from app.values.plan import Plan, encode_plan
+from tests.fakes.saved_experiments import save_experiment
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 from workloads.protocol import Evidence, Kernel
 
@@ -42,7 +43,7 @@ def make_hostile_library(path: Path) -> None:
             keep(store, stored_run(row, environment=environment, evidence=EVIDENCE))
         plan = Plan(name=HOSTILE, variants=tuple(row.spec for row in rows), repeats=2, preset=HOSTILE, notes=(HOSTILE,))
         text = encode_plan(plan)
-        store.library.save_experiment([1, 2, 3], name=HOSTILE, preset=HOSTILE, plan=text)
+        save_experiment(store.library, [1, 2, 3], name=HOSTILE, preset=HOSTILE, plan=text)
         store.queue.add(name=HOSTILE, preset=HOSTILE, plan=text)
         for sql in _NAMES:
             store._db.execute(sql, (HOSTILE,))

@@ -38,6 +38,7 @@ from app.viewmodels.charts.palette import MAX_DRAWN, Palette
 from app.viewmodels.compare.comparison import ComparedRuns, compare, prepare_comparison
 from app.viewmodels.compare.table import TableRow
 from app.viewmodels.experiment.preview import QUIET_WAIT_S
+from tests.fakes.saved_experiments import save_experiment
 from tests.gui.actions import RecordedActions
 from tests.gui.screens import Screen, turn_wheel
 from tests.gui.texts import displayed_text
@@ -273,7 +274,7 @@ def test_the_answer_is_there_before_the_runs_are_read(
             rate, units = (2001.0 + n, 64) if n % 2 else (2065.0 + n, 128)
             runs.append(keep(store, stored_run(run_row(n, throughput=rate, layers=2, units=units))))
         plan = encode_plan(Plan(name="units", variants=(store.load_header(1).row.spec,), repeats=3, asked="units"))
-        store.library.save_experiment(runs, name="units", preset=None, plan=plan)
+        save_experiment(store.library, runs, name="units", preset=None, plan=plan)
     go_on = threading.Event()
 
     def prepare_later(runs: list[StoredRun], left_out: int, asked: str) -> ComparedRuns:
@@ -725,7 +726,7 @@ def test_the_menu_of_a_row_does_what_the_keys_do(screen: ComparePage) -> None:
 
 def test_an_empty_screen_offers_the_experiments(screen: ComparePage, database: Path) -> None:
     with Store.open(database) as store:
-        store.library.save_experiment([2, 1], name="units & more", preset=None, plan='{"variants": []}')
+        save_experiment(store.library, [2, 1], name="units & more", preset=None, plan='{"variants": []}')
     assert "Ctrl+Shift+C" in screen.visible_text()
     screen.controller.refresh()
     screen.qtbot.waitUntil(screen.view.offers.experiments_button.isVisible)

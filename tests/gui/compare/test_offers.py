@@ -19,6 +19,7 @@ from app.runs.experiment.presets import load_preset
 from app.storage.store import Store
 from app.viewmodels.compare.offers import Offer
 from tests.fakes.runs import begin
+from tests.fakes.saved_experiments import save_experiment
 from tests.gui.compare.test_compare import ComparePage
 from tests.gui.screens import locked
 from tests.gui.texts import displayed_text
@@ -73,7 +74,7 @@ def test_the_last_variants_and_the_last_experiment_open_by_one_click(page: Empty
     with Store.open(database_path) as store:
         for number, units in ((1, 32), (2, 64), (3, 128)):
             keep(store, stored_run(run_row(number, units=units)))
-        store.library.save_experiment([1, 2], name="units=32,64", preset=None, plan='{"variants": []}')
+        save_experiment(store.library, [1, 2], name="units=32,64", preset=None, plan='{"variants": []}')
     page.controller.refresh()
     variants, experiment = (
         wait_offer(page.qtbot, page.view, "The last two variants"),

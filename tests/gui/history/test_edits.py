@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QDialogButtonBox, QMenu, QMessageBox
 
 from app.gui.history.annotations import NoteDialog, TagDialog
 from app.storage.store import Store
+from tests.fakes.saved_experiments import save_experiment
 from tests.gui.history_page import TITLES, HistoryPage
 from tests.unit.viewmodels.stored import keep, run_row, stored_run
 
@@ -24,8 +25,8 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
         keep(store, stored_run(run_row(4, outcome="failed", throughput=None), measured=False))
         store.library.add_tag([1, 2], "night")
         store.library.set_note(3, "Too hot.\nRepeat it.")
-        store.library.save_experiment([1], name="layers", preset=None, plan="{}", utc_ns=1)
-        store.library.save_experiment([2, 3], name="layouts", preset=None, plan="{}", utc_ns=2)
+        save_experiment(store.library, [1], name="layers", preset=None, plan="{}", utc_ns=1)
+        save_experiment(store.library, [2, 3], name="layouts", preset=None, plan="{}", utc_ns=2)
     return history_on(database_path).refresh()
 
 

@@ -12,6 +12,7 @@ from app.gui.history import history_controller
 from app.gui.history.page import LogView
 from app.storage.store import Store
 from tests.fakes.evidence import AS_REQUESTED
+from tests.fakes.saved_experiments import save_experiment
 from tests.gui.history_page import HistoryPage
 from tests.gui.screens import button
 from tests.gui.texts import displayed_text
@@ -24,7 +25,7 @@ def screen(history_on: Callable[[Path], HistoryPage], database_path: Path) -> Hi
     with Store.open(database_path) as store:
         for number, batch in enumerate((32, 64, 32, 128), 1):
             keep(store, stored_run(run_row(number, gpus=1, batch_size=batch), evidence=AS_REQUESTED))
-        store.library.save_experiment([1, 2, 3], name="batches", preset=None, plan="{}")
+        save_experiment(store.library, [1, 2, 3], name="batches", preset=None, plan="{}")
     return history_on(database_path).refresh()
 
 

@@ -16,6 +16,7 @@ from app.cli.main import main
 from app.storage.store import Store
 from app.values.plan import Plan, encode_plan
 from tests.fakes.command_line import Run
+from tests.fakes.saved_experiments import save_experiment
 from tests.fakes.traces import CONV, POOL, SLOW_GEMM, traced_run
 from tests.unit.viewmodels.stored import keep, keep_all, run_row, stored_run
 from workloads.protocol import RunSpec
@@ -110,7 +111,7 @@ def test_runs_of_an_experiment_have_the_baseline_that_was_chosen_for_it(compare:
     with Store.open(database_path) as store:
         base, other = (row.spec for row in store.library.run_rows([7, 1]))
         plan = encode_plan(Plan(name="layouts", variants=(base, other), repeats=3, has_baseline=True))
-        store.library.save_experiment([1, 2, 3, 7, 8, 9], name="layouts", preset=None, plan=plan)
+        save_experiment(store.library, [1, 2, 3, 7, 8, 9], name="layouts", preset=None, plan=plan)
     assert json.loads(compare(*words))["baseline"] == 7
     assert json.loads(compare(*words, "--baseline", "2"))["baseline"] == 2
 

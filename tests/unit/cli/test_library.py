@@ -12,6 +12,7 @@ import pytest
 from app.storage.store import Store
 from tests.fakes.command_line import Run
 from tests.fakes.runs import SPEC, begin, keep
+from tests.fakes.saved_experiments import save_experiment
 from tests.fakes.terminal import use_terminal
 from workloads.protocol import RunSpec
 
@@ -134,7 +135,7 @@ def test_a_list_is_the_same_however_many_runs_are_read_at_a_time(
 def test_experiments_are_listed_and_open_by_number_name_or_preset(run: Run, database_path: Path) -> None:
     assert run("list", "experiments").startswith("No experiments yet.")
     with Store.open(database_path) as store:
-        store.library.save_experiment([3, 1], name="layouts", preset="advice", plan='{"variants": []}', utc_ns=0)
+        save_experiment(store.library, [3, 1], name="layouts", preset="advice", plan='{"variants": []}', utc_ns=0)
     listed: list[dict[str, Any]] = json.loads(run("list", "experiments", "--json"))["experiments"]
     assert [(found["name"], found["runs"]) for found in listed] == [("layouts", [3, 1])]
     assert "layouts     2" in run("list", "experiments")

@@ -26,6 +26,7 @@ from app.values.events import Outcome, Summary
 from app.values.plan import Plan, encode_plan
 from app.values.records import RunRow
 from tests.fakes.runs import EVIDENCE, GPU, HOST_DEVICE, OUTCOME, SPEC, SUMMARY, UTC_NS, S, begin, keep
+from tests.fakes.saved_experiments import save_experiment
 from workloads.framework import framework_of
 from workloads.protocol import RunSpec
 
@@ -46,8 +47,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
             library.set_note(run, NOTES[run % len(NOTES)])
         for position, tag in enumerate(TAGS):
             library.add_tag(range(1 + position, 41, 5 + position), tag)
-        library.save_experiment([3, 9, 20], name="layouts of June", preset=None, plan=PLAN)
-        library.save_experiment([20, 4], name="layouts of June", preset="layouts", plan='{"variants": []}')
+        save_experiment(library, [3, 9, 20], name="layouts of June", preset=None, plan=PLAN)
+        save_experiment(library, [20, 4], name="layouts of June", preset="layouts", plan='{"variants": []}')
         library.delete([2, 9, 33])
         yield store
 
@@ -391,7 +392,7 @@ def test_a_value_that_an_experiment_names_finds_the_runs_that_have_it(database_p
         names = ("tensorflow", "jax")
         specs = [RunSpec(workload=SPEC.workload, variant={**SPEC.variant, "framework": name}) for name in names]
         runs = [begin(store, uid=name, spec=spec) for name, spec in zip(names, specs, strict=True)]
-        store.library.save_experiment(runs, name="lstm: Framework TensorFlow, JAX", preset=None, plan=PLAN)
+        save_experiment(store.library, runs, name="lstm: Framework TensorFlow, JAX", preset=None, plan=PLAN)
         found = {text: store.library.search(RunQuery(text=text)) for text in ("jax", "experiment:jax", "lstm:")}
     assert [[*result.runs] for result in found.values()] == [[runs[1]], runs[::-1], runs[::-1]]
     assert (found["jax"].left_out, found["jax"].wider) == (1, "experiment:jax")
@@ -403,14 +404,14 @@ def test_runs_are_asked_about_as_the_newest_experiment_with_all_of_them_asks(dat
         older = Plan(name="two", variants=(SPEC,), repeats=2, asked="layout")
         for runs, asked in (((first, second), "layout"), ((first, alone), "xla")):
             plan = encode_plan(msgspec.structs.replace(older, asked=asked))
-            store.library.save_experiment(runs, name=str(runs), preset=None, plan=plan)
+            save_experiment(store.library, runs, name=str(runs), preset=None, plan=plan)
         pairs = {(first, second): "layout", (first, alone): "xla", (second, alone): "", (first, first): "xla"}
         for runs, asked in pairs.items():
             assert store.library.question_of(store.library.run_rows(runs)).asked == asked
             assert store.library.question_of([store.load_header(run).row for run in runs]).asked == asked
             assert store.library.question_of([store.load(run).row for run in runs]).asked == asked
         assert store.library.question_of([]) == NO_QUESTION
-        begun = store.library.save_experiment([alone], name="older", preset=None, plan=PLAN)
+        begun = save_experiment(store.library, [alone], name="older", preset=None, plan=PLAN)
         assert store.library.runs_of_experiment(begun) == (alone,)
         assert store.library.question_of(store.library.run_rows([alone])) == NO_QUESTION, "no plan of now"
 
@@ -421,10 +422,10 @@ def test_runs_have_the_baseline_that_was_chosen_for_their_experiment(database_pa
     with Store.open(database_path) as store:
         first, second = (begin(store, uid=str(n), spec=spec) for n, spec in enumerate((SPEC, chosen)))
         plan = Plan(name="two", variants=(devices, SPEC), repeats=1, has_baseline=True)
-        experiment = store.library.save_experiment([first, second], name="two", preset=None, plan=encode_plan(plan))
+        experiment = save_experiment(store.library, [first, second], name="two", preset=None, plan=encode_plan(plan))
         assert store.library.compared_by(experiment) == ((first, second), Question("", second)), "on any GPUs"
         newer = msgspec.structs.replace(plan, asked="xla", has_baseline=False)
-        store.library.save_experiment([first, second], name="newer", preset=None, plan=encode_plan(newer))
+        save_experiment(store.library, [first, second], name="newer", preset=None, plan=encode_plan(newer))
         assert store.library.compared_by(experiment)[1] == Question("", second), "not what a newer one asks"
         assert store.library.question_of(store.library.run_rows([first, second])) == Question("xla", 0)
 
@@ -537,7 +538,6 @@ def test_runs_that_are_none_change_nothing(store: Store) -> None:
         lambda: library.restore([99]),
         lambda: library.purge([99]),
         lambda: library.set_note(99, "x"),
-        lambda: library.save_experiment([run, 99], name="x", preset=None, plan=PLAN),
     ):
         with pytest.raises(UserError, match=r"There is no run 99 in .*; `python -m app list` lists all"):
             change()
@@ -569,7 +569,7 @@ def test_a_run_that_goes_on_is_not_deleted(store: Store) -> None:
 
 def test_for_good_only_what_is_in_the_trash_with_its_weights(store: Store) -> None:
     stays, gone = keep(store), keep(store, uid="uid-2")
-    store.library.save_experiment([gone], name="x", preset=None, plan=PLAN)
+    save_experiment(store.library, [gone], name="x", preset=None, plan=PLAN)
     store.library.add_tag([stays, gone], "paper")
     weights = [weights_path(store.path, uid) for uid in ("uid-1", "uid-2")]
     for path in weights:
@@ -588,11 +588,11 @@ def test_for_good_only_what_is_in_the_trash_with_its_weights(store: Store) -> No
 def test_an_experiment_goes_on_and_another_one_is_another(store: Store) -> None:
     runs = [keep(store, uid=f"uid-{n}") for n in range(5)]
     library = store.library
-    first = library.save_experiment(runs[:2], name="x", preset="x", plan=PLAN, utc_ns=1)
-    assert library.save_experiment(runs[1:3], name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=2) == first
+    first = save_experiment(library, runs[:2], name="x", preset="x", plan=PLAN, utc_ns=1)
+    assert save_experiment(library, runs[1:3], name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=2) == first
     assert library.runs_of_experiment(first) == tuple(runs[:3])
-    other_plan = library.save_experiment(runs[:1], name="x", preset=None, plan='{"variants": []}', utc_ns=3)
-    other_runs = library.save_experiment(runs[3:], name="x", preset="x", plan=PLAN, utc_ns=4)
+    other_plan = save_experiment(library, runs[:1], name="x", preset=None, plan='{"variants": []}', utc_ns=3)
+    other_runs = save_experiment(library, runs[3:], name="x", preset="x", plan=PLAN, utc_ns=4)
     assert len({first, other_plan, other_runs}) == 3
     assert [found.experiment for found in library.experiments()] == [other_runs, other_plan, first]
     assert library.experiments()[-1].plan == PLAN.replace("3", "5")
@@ -606,12 +606,12 @@ def test_an_experiment_goes_on_and_another_one_is_another(store: Store) -> None:
 def test_an_experiment_of_which_a_result_does_not_count_is_left_as_it_is(store: Store) -> None:
     old, *others = (keep(store, uid=f"uid-{n}") for n in range(3))
     library = store.library
-    first = library.save_experiment([old, others[0]], name="x", preset="x", plan=PLAN, utc_ns=1)
+    first = save_experiment(library, [old, others[0]], name="x", preset="x", plan=PLAN, utc_ns=1)
     store._db.execute("UPDATE runs SET outcome = 'completed'")
-    assert library.save_experiment([old, *others], name="x", preset="x", plan=PLAN, utc_ns=2) == first
-    assert library.save_experiment(others, name="x", preset="x", plan=PLAN, utc_ns=3) != first
+    assert save_experiment(library, [old, *others], name="x", preset="x", plan=PLAN, utc_ns=2) == first
+    assert save_experiment(library, others, name="x", preset="x", plan=PLAN, utc_ns=3) != first
     library.delete([old])
-    third = library.save_experiment(others, name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=4)
+    third = save_experiment(library, others, name="x", preset="x", plan=PLAN.replace("3", "5"), utc_ns=4)
     assert len(library.experiments()) == 2, third
 
 

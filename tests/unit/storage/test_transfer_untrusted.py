@@ -29,6 +29,7 @@ from app.storage.transfer.validation import check_values
 from app.values.events import Outcome, Summary
 from app.values.samples import LogLine
 from tests.fakes.runs import UTC_NS, begin, keep
+from tests.fakes.saved_experiments import save_experiment
 from tests.present import present
 from tests.unit.storage.contents import changed, contents
 
@@ -313,7 +314,7 @@ def test_values_that_we_do_not_write_are_refused_by_name(ours: Path, theirs: Pat
 def test_every_text_of_every_table_is_checked_for_nul(theirs: Path) -> None:
     with Store.open(theirs) as store:
         store.queue.add(name="entry", preset="preset", plan="{}")
-        Library(store._db, theirs).save_experiment([1], name="an experiment", preset=None, plan="{}")
+        save_experiment(Library(store._db, theirs), [1], name="an experiment", preset=None, plan="{}")
         connection = store._db.conn
         for table in TRANSFERRED:
             (sql,) = connection.execute("SELECT sql FROM sqlite_schema WHERE name = ?", (table.name,)).fetchone()
