@@ -207,7 +207,7 @@ class CompareHeader(QWidget):
 
 
 class CompareNotes(QWidget):
-    """Show nothing about a pending answer, in the same space."""
+    """The warnings, where the runs were made, and what else qualifies the answer, which unfolds."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -115,12 +115,16 @@ def paint_whisker(painter: QPainter, area: QRectF, shares: Sequence[float], colo
         painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
 
 
+_LARGEST_CHARS = 160
+"""The longest answer in the largest letters, about three lines of a window of usual width."""
+
+
 class ResultView(QWidget):
     """The answer in the screen's largest letters, what would decide it, and the forest plot; hidden without an answer.
 
-    Answers on several workloads are smaller, one a line. The `plot` may be placed elsewhere. `more_requested` carries
-    the repeats that would decide it and their variants, empty for all; `quiet_requested` requests all runs again, each
-    once the machine is quiet.
+    A long answer is smaller, and so are those on several workloads, one a line. The `plot` may be placed elsewhere.
+    `more_requested` carries the repeats that would decide it and their variants, empty for all; `quiet_requested`
+    requests all runs again, each once the machine is quiet.
     """
 
     more_requested = Signal(int, tuple)
@@ -155,7 +159,8 @@ class ResultView(QWidget):
         self._result = result
         self.setVisible(result is not None)
         if result is not None:
-            set_role(self._answer, "verdict" if "\n" in result.answer else "answer")
+            is_short = len(result.answer) <= _LARGEST_CHARS and "\n" not in result.answer
+            set_role(self._answer, "answer" if is_short else "verdict")
             self._answer.setText(result.answer)
             show_text(self._next_step, result.verdict.next_step)
             show_text(self._lamp, f"● {result.lamp}" if result.lamp else "")

@@ -97,6 +97,14 @@ def test_answers_on_several_workloads_leave_room_for_their_plots(screen: Compare
     assert answer.height() < screen.height() / 4
 
 
+def test_an_answer_with_long_names_leaves_room_for_its_plot(screen: CompareView) -> None:
+    names = [f"{name}_name_of_an_implementation_that_says_what_it_does_and_how" for name in ("one", "two", "three")]
+    show(screen, [stored_run(run_row(n, throughput=100.0 * n, implementation=name)) for n, name in enumerate(names, 1)])
+    answer = next(label for label in screen.header.findChildren(BreakingLabel) if label.isVisible())
+    assert len(answer.text()) > 200
+    assert answer.height() < screen.height() / 8
+
+
 def test_nothing_moves_while_another_baseline_is_awaited(screen: CompareView) -> None:
     show(screen, traced(8))
     widgets = screen.tabs, screen.header.result.plot, screen.tabs.answer.waterfall, screen.notes
