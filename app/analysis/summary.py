@@ -129,7 +129,7 @@ def summarise(
         step_ms_p99=p99,
         loss_first=_first_present(blocks.loss),
         loss_last=_first_present(blocks.loss[::-1]),
-        compile_s=(compiling.end_ns - compiling.start_ns) / 1e9 if compiling and compiling.end_ns is not None else None,
+        compile_s=compiling.seconds if compiling else None,
         mean_power_mw=energy_used.energy_mj / ((window[1] - window[0]) / 1e9) if energy_used and window else None,
         energy_mj_per_example=energy_used.energy_mj / examples if energy_used and examples else None,
         energy_source=energy_used.source if energy_used else None,

@@ -24,7 +24,6 @@ from app.values import units
 from app.values.fields import FIELDS, Sample, SlowSample, fields_of
 from app.values.limits import IMPLAUSIBLE
 from app.values.samples import Device, Inventory, Processes
-from app.viewmodels.format import derived
 from app.viewmodels.format.telemetry_fields import describe_users, format_field
 from workloads.catalog import FRAMEWORK, UsageError
 
@@ -214,6 +213,6 @@ def _field_row(device: Device, name: str, value: float | None) -> tuple[str, ...
     return (
         f"  {_label(device, name)}",
         text,
-        derived.format_period(info.period_ms if info else None),
-        derived.format_read_cost(info.cost_us if info else None),
+        units.with_unit(info.period_ms if info else None, "ms"),
+        units.amount(info.cost_us if info else None, "µs"),
     )

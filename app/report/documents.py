@@ -169,12 +169,12 @@ def run_document(run: StoredRun, *, pruned_utc_ns: int | None = None) -> dict[st
             {
                 "phase": phase.name,
                 "start_s": (phase.start_ns - run.anchor_t_ns) / 1e9,
-                "seconds": energy.seconds,
-                "energy_mj": energy.energy_mj,
-                "energy_error_mj": energy.error_mj,
-                "mean_power_mw": energy.power_mw,
+                "seconds": phase.seconds,
+                "energy_mj": phase.energy_mj,
+                "energy_error_mj": phase.energy_error_mj,
+                "mean_power_mw": phase.mean_power_mw,
             }
-            for phase, energy in zip(run.phases, derived.phase_energies(run), strict=True)
+            for phase in run.phases
         ],
         "throughput": {
             "value": summary.throughput,

@@ -27,7 +27,6 @@ from app.values.fields import FIELDS, Sample
 from app.values.records import SampleColumns, StoredRun
 from app.values.units import rate_unit
 from app.viewmodels.format.cells import example_word
-from app.viewmodels.format.derived import phase_energies
 from app.viewmodels.format.naming import short_kernel_names, short_name
 from app.viewmodels.format.telemetry_fields import ThrottleTracker
 from app.viewmodels.plot.panels import device_label
@@ -157,8 +156,8 @@ def _phases(run: StoredRun, track: Track) -> Iterator[TraceEvent]:
     ends = [*(phase.end_ns for phase in run.phases if phase.end_ns is not None), *run.blocks.end_ns.tolist()]
     end_ns = max(ends, default=run.anchor_t_ns)
     yield track.slice(f"run {run.row.run}", "run", run.anchor_t_ns, end_ns, _metadata(run))
-    for phase, energy in zip(run.phases, phase_energies(run), strict=True):
-        args = {"energy_mj": energy.energy_mj, "mean_power_mw": energy.power_mw}
+    for phase in run.phases:
+        args = {"energy_mj": phase.energy_mj, "mean_power_mw": phase.mean_power_mw}
         yield track.slice(phase.name, "phase", phase.start_ns, phase.end_ns or end_ns, args)
 
 

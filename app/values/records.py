@@ -85,6 +85,14 @@ class Phase:
     energy_mj: float | None = None
     energy_error_mj: float | None = None
 
+    @property
+    def seconds(self) -> float | None:
+        return None if self.end_ns is None else (self.end_ns - self.start_ns) / 1e9
+
+    @property
+    def mean_power_mw(self) -> float | None:
+        return self.energy_mj / self.seconds if self.energy_mj is not None and self.seconds else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BlockColumns:

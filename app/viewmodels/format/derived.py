@@ -76,42 +76,22 @@ _FULL_SHARE = 0.8
 """From this share of used memory on a GPU is called full."""
 
 
-class PhaseEnergy(NamedTuple):
-    """A phase with the total energy of the run's GPUs; None if unavailable. Power is the mean."""
-
-    name: str
-    seconds: float | None
-    power_mw: float | None
-    energy_mj: float | None
-    error_mj: float | None
-
-
-def phase_energies(run: StoredRun) -> tuple[PhaseEnergy, ...]:
-    return tuple(map(_phase_energy, run.phases))
-
-
-def _phase_energy(phase: Phase) -> PhaseEnergy:
-    seconds = None if phase.end_ns is None else (phase.end_ns - phase.start_ns) / 1e9
-    power_mw = phase.energy_mj / seconds if phase.energy_mj is not None and seconds else None
-    return PhaseEnergy(phase.name, seconds, power_mw, phase.energy_mj, phase.energy_error_mj)
-
-
 def phase_table(run: StoredRun) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Return the titles and rows of a run's phases, without watts and joules if it has no energy readings."""
     columns = ("", "s", "W", "J", "")
-    rows = tuple(map(_phase_cells, phase_energies(run)))
+    rows = tuple(map(_phase_cells, run.phases))
     used_columns = [i for i in range(len(columns)) if i < 2 or any(row[i] not in ("", units.ABSENT) for row in rows)]
     return tuple(columns[i] for i in used_columns), tuple(tuple(row[i] for i in used_columns) for row in rows)
 
 
-def _phase_cells(phase: PhaseEnergy) -> tuple[str, str, str, str, str]:
+def _phase_cells(phase: Phase) -> tuple[str, str, str, str, str]:
     """Return a phase as text: name, seconds, mean watts, joules, the bound of their error."""
     return (
         phase.name,
         units.ABSENT if phase.seconds is None else f"{phase.seconds:,.2f}",
-        units.ABSENT if phase.power_mw is None else f"{phase.power_mw / 1e3:,.0f}",
+        units.ABSENT if phase.mean_power_mw is None else f"{phase.mean_power_mw / 1e3:,.0f}",
         format_joules(phase.energy_mj),
-        "" if phase.error_mj is None else units.plus_minus(format_joules(phase.error_mj)),
+        "" if phase.energy_error_mj is None else units.plus_minus(format_joules(phase.energy_error_mj)),
     )
 
 
@@ -240,17 +220,9 @@ def field_costs(device: Device) -> tuple[tuple[str, str, str], ...]:
     """Return every field that the device reported: how often it was updated and the cost of a read, as text."""
     reported = ((field, device.fields[field.name]) for field in fields_of(device.kind) if field.name in device.fields)
     return tuple(
-        (field.label_on(device.kind), format_period(info.period_ms), format_read_cost(info.cost_us))
+        (field.label_on(device.kind), units.with_unit(info.period_ms, "ms"), units.amount(info.cost_us, "µs"))
         for field, info in reported
     )
-
-
-def format_period(period_ms: float | None) -> str:
-    return units.with_unit(period_ms, "ms")
-
-
-def format_read_cost(cost_us: float | None) -> str:
-    return units.amount(cost_us, "µs")
 
 
 def pruned_note(pruned_utc_ns: int | None) -> str:
