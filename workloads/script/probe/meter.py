@@ -132,10 +132,11 @@ def _synchronize(how: str) -> None:
 def _profiler(how: str, path: str) -> tuple[Any, Any]:
     """Return what begins a trace of the framework that computes steps, and what ends it and writes it beside `path`."""
     torch, jax, tensorflow = _used(how)
-    keras: Any = sys.modules.get("keras.src.backend.config") if how not in ("optimizer", "marker") else None
+    keras: Any = sys.modules.get("keras.src.backend.config")
     folder = os.path.dirname(path)  # noqa: PTH120 - pathlib would be imported for this alone
-    is_torch = how == "optimizer" or (keras is not None and keras.backend() == "torch")
-    if torch is not None and (is_torch or torch.cuda.is_initialized() or (jax is None and tensorflow is None)):
+    # A program may import TensorFlow or PyTorch for their loaders or logs alone.
+    computes = "torch" if keras is None else keras.backend()
+    if torch is not None and (how in ("optimizer", _BY_HAND) or (jax is None and computes == "torch")):
         if getattr(torch._C, "_current_graph_task_id", lambda: -1)() != -1:  # noqa: SLF001 - a profiler would crash
             raise RuntimeError("the optimizer steps within the backward pass")
         profile = torch.profiler.profile(record_shapes=True)
