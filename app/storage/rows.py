@@ -44,6 +44,8 @@ OUTCOME_COLUMNS = ("outcome", "reason", "detail", "exit_code", "ended_by")
 DEVICE_COLUMNS = ("device", "kind", "device_index", "name", "memory_total_bytes", "absent", "fields", "implausible")
 PHASE_COLUMNS = ("phase", "start_ns", "end_ns", "energy_mj", "energy_error_mj")
 BLOCK_COLUMNS = ("first_step", "phase", "steps", "examples", "start_ns", "end_ns", "loss", "allocator_bytes")
+READ_BLOCK_COLUMNS = BLOCK_COLUMNS[:-1]
+"""The columns of a block that comparisons and curves need."""
 EPOCH_COLUMNS = Epoch.__struct_fields__
 KERNEL_COLUMNS = Kernel.__struct_fields__
 READ_KERNEL_COLUMNS = ("name", "count", "time_ns", "occupancy_pct")
@@ -273,22 +275,18 @@ def phase(row: Sequence[Any]) -> Phase:
     return Phase(cast(PhaseName, row[0]), *row[1:])
 
 
-_BLOCK = np.dtype([(name, np.float64 if name in ("loss", "allocator_bytes") else np.int64) for name in BLOCK_COLUMNS])
+_BLOCK = np.dtype([(name, np.float64 if name == "loss" else np.int64) for name in READ_BLOCK_COLUMNS])
 
 
 def block_columns(rows: Iterable[Sequence[Any]]) -> BlockColumns:
-    """Return blocks as arrays, from rows of `BLOCK_COLUMNS` in time order."""
+    """Return blocks as arrays, from rows of `READ_BLOCK_COLUMNS` in time order."""
     # Row by row: as Python numbers, a day's blocks would take 100 MB.
     table = np.fromiter(map(_block_numbers, rows), _BLOCK)
-    columns = {name: np.ascontiguousarray(table[name]) for name in BLOCK_COLUMNS}
+    columns = {name: np.ascontiguousarray(table[name]) for name in READ_BLOCK_COLUMNS}
     return BlockColumns(measured=columns.pop("phase").astype(np.bool_), **columns)
 
 
 def _block_numbers(row: Sequence[Any]) -> Row:
-    *first, loss, allocator_bytes = row
+    *first, loss = row
     first[1] = first[1] == "measure"
-    return (
-        *first,
-        math.nan if loss is None or loss in INFINITE else loss,
-        math.nan if allocator_bytes is None else allocator_bytes,
-    )
+    return (*first, math.nan if loss is None or loss in INFINITE else loss)

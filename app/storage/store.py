@@ -283,18 +283,20 @@ class Store:
             t_ns, utc_ns, boot_id, environment = self._db.execute(
                 f"SELECT started_t_ns, started_utc_ns, {_BOOT_ID}, environment FROM runs WHERE run = ?", (run,)
             ).fetchone()
+            epochs = self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
             lines = self._run_rows("log_lines", ("t_ns", "text"), run, "line") if fields is None else ()
             return StoredRun(
                 row=run_rows[0],
                 anchor_t_ns=t_ns,
                 anchor_utc_ns=utc_ns,
                 phases=tuple(map(rows.phase, self._run_rows("phases", rows.PHASE_COLUMNS, run, "start_ns"))),
-                blocks=rows.block_columns(self._run_rows("blocks", rows.BLOCK_COLUMNS, run, "first_step")),
+                blocks=rows.block_columns(self._run_rows("blocks", rows.READ_BLOCK_COLUMNS, run, "first_step")),
                 samples=tuple(_load_samples(self._db, run_rows[0], fields)),
                 environment=rows.environment(environment),
                 boot_id=boot_id,
                 evidence=self._load_evidence(run, timeline=fields is None),
-                **self._load_epochs_and_checks(run),
+                epochs=tuple(rows.record(Epoch, rows.EPOCH_COLUMNS, row) for row in epochs),
+                **self._load_checks(run),
                 log=tuple(LogLine(*line) for line in lines),
             )
 
@@ -321,16 +323,14 @@ class Store:
                 row=run_rows[0],
                 environment=rows.environment(environment),
                 gpu_uuids=rows.gpu_set(tuple(device for (device,) in gpus.fetchall())),
-                **self._load_epochs_and_checks(run),
+                **self._load_checks(run),
             )
 
-    def _load_epochs_and_checks(self, run: int) -> dict[str, Any]:
+    def _load_checks(self, run: int) -> dict[str, Any]:
         """Return what a run and its header have in common, oldest first."""
-        epochs = self._run_rows("epochs", rows.EPOCH_COLUMNS, run, "epoch")
         trials = self._run_rows("portability", rows.PORTABILITY_COLUMNS, run, "utc_ns")
         checks = self._run_rows("equality", rows.EQUALITY_COLUMNS, run, "utc_ns")
         return {
-            "epochs": tuple(rows.record(Epoch, rows.EPOCH_COLUMNS, row) for row in epochs),
             "portability": tuple(rows.record(PortabilityResult, rows.PORTABILITY_COLUMNS, row) for row in trials),
             "equality": tuple(map(rows.equality_check, checks)),
         }

@@ -108,7 +108,6 @@ class BlockColumns:
     end_ns: Ints
     loss: Floats
     measured: NDArray[np.bool_]
-    allocator_bytes: Floats = field(default_factory=lambda: np.zeros(0))
 
     @property
     def throughput(self) -> Floats:
@@ -183,7 +182,6 @@ class RunHeader:
     gpu_uuids: frozenset[str] = frozenset()
     portability: tuple[PortabilityResult, ...] = ()
     equality: tuple[EqualityCheck, ...] = ()
-    epochs: tuple[Epoch, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -166,7 +166,6 @@ def header_of(run: StoredRun) -> RunHeader:
         gpu_uuids=used_gpus(run),
         portability=run.portability,
         equality=run.equality,
-        epochs=run.epochs,
     )
 
 
