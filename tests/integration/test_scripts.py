@@ -275,6 +275,13 @@ def processes_that_name(folder: Path) -> list[int]:
     return pids
 
 
+def test_the_shared_memory_of_a_killed_script_is_freed(command: CommandLine, folder: Path) -> None:
+    name = f"of-a-test-{os.getpid()}"
+    measured(command.read("run", *SHORT, *script_command(folder, "steps.py", "--end", "shared", "--text", name)))
+    assert "leaked shared_memory" in command.inside("show", "1", "--log").stdout
+    assert not Path("/dev/shm", name).exists()
+
+
 def test_a_stop_ends_the_script(command: CommandLine, folder: Path) -> None:
     words = ("run", "-s", "gpus=0", "-s", "seconds=600", *script_command(folder, "steps.py", "--end", "finally"))
     process = command.start(*words)

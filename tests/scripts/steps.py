@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from multiprocessing.shared_memory import SharedMemory
 
 from helper import pause
 
@@ -52,6 +53,8 @@ def train() -> None:
 
 print("arguments", arguments, os.environ.get("OF_THE_TEST", "unset"), flush=True)
 print("interrupt", signal.getsignal(signal.SIGINT) is signal.default_int_handler, flush=True)
+if arguments.end == "shared":
+    memory = SharedMemory(arguments.text, create=True, size=1)
 if arguments.end == "before":
     sys.exit(3)
 if arguments.end == "sigterm":

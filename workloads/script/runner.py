@@ -59,7 +59,9 @@ _PROBE = Path(__file__).parent / "probe"
 _PROGRAM = str(Path(__file__).parents[2])
 _LOOK_S = 0.05
 _ALIVE_S = 60.0
-_KILL_S = 5.0
+_KILL_S, _TIDY_S = 5.0, 1.0
+_TIDIES = ("multiprocessing.resource_tracker", "torch_shm_manager")
+"""Processes that free the shared memory of those that were killed, and then end."""
 _PR_SET_CHILD_SUBREAPER = 36
 _LEAST_BLOCKS = 3
 """This many measured blocks are a result even if the command ended early."""
@@ -76,7 +78,7 @@ _CHANGED = (
     "The pattern of the optimizers' calls changed after {steps} steps, while it was measured: let more steps pass "
     f"before, with warmup_steps={{more}}, or name {_LOOP}."
 )
-_TOO_FEW = "The command ended after {steps} steps, {measured_s:.1f} s of {seconds:g} s measured; let it train longer."
+_TOO_FEW = "The command ended after {steps} steps, {ran_s:.1f} s of {seconds:g} s measured; let it train longer."
 
 
 class ScriptRun:
@@ -263,8 +265,7 @@ class ScriptRun:
         if ending is None:
             by_itself = "The command has ended by itself; see its log."
             return _finished("failed", f"{_NO_STEP[self._loaded.exists()]} {by_itself}")
-        measured_s = ending.measured_ns / 1e9
-        return _finished("failed", _TOO_FEW.format(steps=ending.steps, measured_s=measured_s, seconds=seconds))
+        return _finished("failed", _TOO_FEW.format(steps=ending.steps, ran_s=ending.measured_ns / 1e9, seconds=seconds))
 
 
 def _root(source: Source) -> Path:
@@ -357,11 +358,11 @@ def _mark_loop(command: Command, tree: Path) -> None:
 
 def _end_processes(process: "subprocess.Popen[bytes]") -> None:
     """Kill every process below this one, to which orphans come too."""
-    ended_s = time.monotonic() + _KILL_S
-    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < ended_s:
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none reacts to another's end
-            for child in left:
-                with contextlib.suppress(psutil.Error):
+    began_s = time.monotonic()
+    while (left := psutil.Process().children(recursive=True)) and (took_s := time.monotonic() - began_s) < _KILL_S:
+        for number, child in itertools.product((signal.SIGSTOP, signal.SIGKILL), left):  # none reacts to another's end
+            with contextlib.suppress(psutil.Error):
+                if took_s > _TIDY_S or not any(name in " ".join(child.cmdline()) for name in _TIDIES):
                     child.send_signal(number)
         psutil.wait_procs(left, _LOOK_S)
     process.wait()
