@@ -1,7 +1,7 @@
 """The queue below the live view: banners, a summary line, a table of entries, and buttons for them."""
 
 import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from PySide6.QtCore import Qt, Signal
 from PySide6.QtGui import QShortcut
@@ -36,7 +36,7 @@ from app.viewmodels.experiment.queue import (
     QueueRow,
     QueueState,
 )
-from app.viewmodels.format.cells import Cell, Tone
+from app.viewmodels.format.cells import Tone
 
 _STEPS = 1000
 _MAX_DETAIL_CHARS = 280
@@ -237,17 +237,6 @@ _MAX_ROWS = 6
 """The most visible rows; the plots above need their space."""
 
 
-class QueueTableModel(CellModel):
-    """Rows of the view-model; if only their figures change, the selection stays."""
-
-    def __init__(self) -> None:
-        super().__init__(QUEUE_COLUMNS)
-        self.rows: Sequence[QueueRow] = ()
-
-    def row_cells(self, row: int) -> Sequence[Cell]:
-        return self.rows[row].cells
-
-
 class QueueTable(CellTable):
     """Keeps the selected entry while entries change."""
 
@@ -255,8 +244,8 @@ class QueueTable(CellTable):
     opened = Signal()
 
     def __init__(self, theme: Theme) -> None:
-        self._rows = QueueTableModel()
-        super().__init__(self._rows, CellDelegate(theme))
+        self._model, self._rows = CellModel(QUEUE_COLUMNS), tuple[QueueRow, ...]()
+        super().__init__(self._model, CellDelegate(theme))
         self.setSelectionMode(QAbstractItemView.SelectionMode.SingleSelection)
         self.setAccessibleName("Queue")
         self.horizontalHeader().hide()
@@ -266,7 +255,7 @@ class QueueTable(CellTable):
     @property
     def chosen(self) -> QueueRow | None:
         row = self.currentIndex().row()
-        return self._rows.rows[row] if 0 <= row < len(self._rows.rows) else None
+        return self._rows[row] if 0 <= row < len(self._rows) else None
 
     def open_row(self, _row: int) -> None:
         self.opened.emit()
@@ -274,8 +263,9 @@ class QueueTable(CellTable):
     def show_rows(self, rows: tuple[QueueRow, ...]) -> None:
         """Show these entries; the selection stays, or moves to the entry in the place of a finished one."""
         chosen, position = self.chosen, max(0, self.currentIndex().row())
-        entries = [row.entry for row in self._rows.rows]
-        self._rows.show_rows(rows, is_alike=[row.entry for row in rows] == entries)
+        is_alike = [row.entry for row in rows] == [row.entry for row in self._rows]
+        self._rows = rows
+        self._model.show_rows([row.cells for row in rows], is_alike=is_alike)
         self.setColumnHidden(HOST_COLUMN, not any(row.cells[HOST_COLUMN].text for row in rows))
         self.setColumnHidden(PYTHON_COLUMN, not any(row.cells[PYTHON_COLUMN].text for row in rows))
         chosen_key = None if chosen is None else (chosen.entry, chosen.in_queue)
@@ -287,4 +277,4 @@ class QueueTable(CellTable):
         self.chosen_changed.emit()
 
     def choose(self, entry: int) -> None:
-        self.selectRow([row.entry for row in self._rows.rows].index(entry))
+        self.selectRow([row.entry for row in self._rows].index(entry))

@@ -27,6 +27,7 @@ from app.gui.widgets.basic import (
 )
 from app.gui.widgets.panes import Scroller
 from app.values import units
+from app.values.plain import plain_text
 from app.viewmodels.monitor.details import PROCESS_COLUMNS, DeviceDetails
 from app.viewmodels.monitor.readings import DeviceMetric
 from app.viewmodels.plot.model import MONITOR_RANGES
@@ -82,9 +83,7 @@ class DetailsView(QWidget):
         self._title = text_label("", "heading", wrap=True)
         self._subtitle = text_label("", "caption", wrap=True, selectable=True)
         self._state = text_label("", "", wrap=True)
-        self.figures = text_label("")
-        self.figures.setTextFormat(Qt.TextFormat.RichText)
-        self.figures.setWordWrap(True)
+        self.figures = QLabel(textFormat=Qt.TextFormat.RichText, wordWrap=True)
         self.figures.setFont(tabular_font())
         self.figures.setAccessibleName("Figures")
         self._processes = QWidget()
@@ -142,7 +141,7 @@ class DetailsView(QWidget):
         columns = 2 if (self.width() >= _WIDE and (len(details.metrics) + 8) * _LINE > self.height()) else 1
         self._words.setFixedWidth(_COLUMN if columns == 1 else 2 * _NARROW_COLUMN + 2 * GRID)
         muted = self._theme.colours.muted
-        self.figures.setText(figures_html(details.metrics, columns, muted, is_current=details.is_current))
+        self.figures.setText(plain_text(figures_html(details.metrics, columns, muted, is_current=details.is_current)))
 
     def _connect(self) -> None:
         if self._details is not None and self._details.absence is not None:

@@ -92,9 +92,7 @@ _WIDTH = 80 * GRID
 
 
 class ChoiceCard(QFrame):
-    """A `FirstChoice`; `chosen` carries the place and the action. `primary` marks the most common choice."""
-
-    chosen = Signal(str, str)
+    """A `FirstChoice`; `primary` marks the most common one."""
 
     def __init__(self, choice: FirstChoice, *, primary: bool) -> None:
         super().__init__()
@@ -102,7 +100,6 @@ class ChoiceCard(QFrame):
         self.title = text_label(choice.title, "heading", wrap=True)
         self.text = text_label(choice.text, "muted", wrap=True)
         self.button = button(choice.label, primary=primary and choice.action != "host")
-        self.button.clicked.connect(lambda: self.chosen.emit(choice.target, choice.action))
         words = make_column(self.title, self.text, spacing=GRID // 2)
         make_row((words, 1), self.button, parent=self, margins=2 * GRID, spacing=GRID)
 
@@ -127,8 +124,8 @@ class FirstStartView(Surface):
         self._choices = choices
         clear_layout(self._column)
         self.cards = [ChoiceCard(choice, primary=not n) for n, choice in enumerate(choices)]
-        for card in self.cards:
-            card.chosen.connect(self.chosen)
+        for card, choice in zip(self.cards, choices, strict=True):
+            card.button.clicked.connect(lambda _=False, choice=choice: self.chosen.emit(choice.target, choice.action))
             self._column.addWidget(card)
 
     def _build(self) -> None:

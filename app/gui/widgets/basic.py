@@ -59,19 +59,12 @@ def plain_tooltip(text: str, *, wrap: bool = True) -> str:
     return f'<p style="white-space: {space}">{html.escape(plain_text(excerpt), quote=False)}</p>'
 
 
-class _PlainLabel(QLabel):
-    """A text of as many lines as it has."""
-
-    def setText(self, text: str) -> None:
-        super().setText(plain_text(text))
-
-
 def text_label(text: str, role: str = "", *, wrap: bool = False, selectable: bool = False) -> QLabel:
     """Return a label of plain text, which the mouse may select.
 
     Its role in the style sheet is heading, title, figure, big, muted, caption, problem, good, warning or bad.
     """
-    label = SentenceLabel() if wrap else _PlainLabel()
+    label = SentenceLabel(wordWrap=wrap)
     label.setText(text)
     label.setTextFormat(Qt.TextFormat.PlainText)
     label.setProperty("role", role)

@@ -28,11 +28,9 @@ SMALL_PX = 12
 
 
 class SentenceLabel(QLabel):
-    """A text in as many lines as it needs, none of which begins with a number that belongs to the word before."""
+    """A text, of whose lines none begins with a number that belongs to the word before."""
 
-    def __init__(self) -> None:
-        super().__init__(wordWrap=True)
-        self._full_text = ""
+    _full_text = ""
 
     def setText(self, text: str) -> None:
         self._full_text = text

@@ -291,7 +291,7 @@ _CPU_DOUBLINGS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitQuestion:
-    """Limits of a search: `text` asks for a batch size from `least` to `most`; `usual` is the suggestion."""
+    """Limits of a search: `text` asks for a batch size from `minimum` to `maximum`; `default` is the suggestion."""
 
     text: str
     minimum: int
