@@ -83,8 +83,6 @@ HOSTS = (
 )
 """The statements that make a run's host a column, and a sort key."""
 
-_NAMED = "json_insert(variant, '$.framework', 'tensorflow')"
-"""SQL of a run's settings with its framework, which settings older than the parameter lack."""
 FRAMEWORKS = (
     "ALTER TABLE runs ADD framework TEXT AS (ifnull(json_extract(variant, '$.framework'), 'tensorflow')) VIRTUAL",
     "DROP INDEX runs_listed",
@@ -92,13 +90,28 @@ FRAMEWORKS = (
     "UPDATE settings SET value = value || ' framework' WHERE name = 'shown_columns'",
 )
 """The statements that make a run's framework a column, and a sort key."""
+_FRAMEWORK = """
+    CASE WHEN workload LIKE 'script:%' THEN CASE
+        WHEN json_extract(environment, '$.jax') > '' THEN 'jax'
+        WHEN json_extract(environment, '$.pytorch') > '' THEN 'pytorch'
+        WHEN json_extract(environment, '$.tensorflow') > '' THEN 'tensorflow' ELSE '' END
+    ELSE ifnull(json_extract(variant, '$.framework'), 'tensorflow') END"""
+"""SQL of a run's framework: of a script the one that it computed with, which others may accompany, or ''."""
+SCRIPT_FRAMEWORKS = (
+    "DROP INDEX runs_listed",
+    "ALTER TABLE runs DROP COLUMN framework",
+    f"ALTER TABLE runs ADD framework TEXT AS ({_FRAMEWORK}) VIRTUAL",
+    _RUNS_LISTED.format(more=", host, framework"),
+)
+"""The statements that tell a script's framework by its environment: it was TensorFlow for all."""
 
 _MISMATCH_REASON = "SELECT reason FROM evidence WHERE evidence.run = runs.run AND match = 0"
 _SEARCH_FIELDS: Mapping[str, str] = {
-    "variant": f"""
+    "variant": """
         coalesce((
             SELECT group_concat(key || '=' || CASE type WHEN 'true' THEN type WHEN 'false' THEN type ELSE value END,
-                char(10)) FROM json_each({_NAMED})), '') || coalesce(char(10) || purpose, '')""",
+                char(10)) FROM json_each(json_insert(variant, '$.framework', {framework}))), '')
+            || coalesce(char(10) || purpose, '')""",
     "workload": "workload",
     "tag": "coalesce((SELECT group_concat(tag, char(10)) FROM tags WHERE tags.run = runs.run), '')",
     "note": "note",
@@ -119,10 +132,10 @@ _SEARCH_FIELDS: Mapping[str, str] = {
 """SQL of the fields that a search covers, one column each in `run_words`; SQLite lower-cases only ASCII letters."""
 
 
-def search_field_statements() -> Iterator[str]:
+def search_field_statements(framework: str = "'tensorflow'") -> Iterator[str]:
     """Yield the statements that maintain the searched text by field; `words` has all of it.
 
-    An older table without fields is dropped.
+    An older table without fields is dropped. `framework` is SQL of the framework of a run whose settings name none.
     """
     columns = ", ".join(("words", *_SEARCH_FIELDS))
     joined = " || char(10) || ".join(_SEARCH_FIELDS)
@@ -132,7 +145,9 @@ def search_field_statements() -> Iterator[str]:
     yield "DROP TABLE IF EXISTS run_words"
     texts = ", ".join(f"{name} TEXT NOT NULL" for name in ("words", *_SEARCH_FIELDS))
     yield f"CREATE TABLE run_words (run INTEGER PRIMARY KEY REFERENCES runs (run) ON DELETE CASCADE, {texts}) STRICT"
-    fields = ", ".join(f"lower({sql}) AS {name}" for name, sql in _SEARCH_FIELDS.items())
+    fields = ", ".join(
+        f"lower({sql.replace('{framework}', framework)}) AS {name}" for name, sql in _SEARCH_FIELDS.items()
+    )
     yield (
         f"CREATE VIEW run_words_now AS SELECT run, {joined} AS words, {', '.join(_SEARCH_FIELDS)}"
         f" FROM (SELECT run, {fields} FROM runs)"

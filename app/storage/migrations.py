@@ -4,7 +4,15 @@ from collections.abc import Iterable
 
 from sqlite_utils import Database, Migrations
 
-from app.storage.library_schema import EVIDENCE_STATE, FRAMEWORKS, HOSTS, LIBRARY, QUEUE, search_field_statements
+from app.storage.library_schema import (
+    EVIDENCE_STATE,
+    FRAMEWORKS,
+    HOSTS,
+    LIBRARY,
+    QUEUE,
+    SCRIPT_FRAMEWORKS,
+    search_field_statements,
+)
 
 _DOUBTFUL_EVIDENCE = """
 UPDATE evidence SET match = NULL, reason = 'Its notes say what was not verified.'
@@ -451,6 +459,8 @@ _MIGRATIONS: dict[str, tuple[str, ...]] = {
     "m022_waits": (_STEPS_WITHOUT_WAITS,),
     # No times that experiments were expected to take: nothing read them.
     "m023_no_estimates": ("DROP TABLE IF EXISTS estimates",),
+    # A script's framework, by its environment.
+    "m024_script_frameworks": (*SCRIPT_FRAMEWORKS, *search_field_statements("framework")),
 }
 """Each migration's statements, in their order; a new one comes last, and none ever changes."""
 

@@ -80,8 +80,9 @@ RUN_COLUMNS = (
     "note",
     "deleted_utc_ns",
     "host",
+    "framework",
 )
-_AS_STORED = ("run", "uid", "started_utc_ns", "ended_utc_ns", "purpose", "note", "deleted_utc_ns")
+_AS_STORED = ("run", "uid", "started_utc_ns", "ended_utc_ns", "purpose", "note", "deleted_utc_ns", "framework")
 PLANNED_SQL = f"json_extract(runs.environment, '$.{PLANNED_KEY}')"
 """What a run's experiment planned, which lists show from its environment."""
 

@@ -42,6 +42,7 @@ class RunRow:
         deleted_utc_ns: When it was moved to the trash; None if not there.
         host: The user's name for its host; None for the program's own machine.
         gpus: UUIDs of its GPUs.
+        framework: What trained it, as settings name it; "" for a script that told none.
     """
 
     run: int
@@ -62,6 +63,7 @@ class RunRow:
     deleted_utc_ns: int | None = None
     host: str | None = None
     gpus: tuple[str, ...] = ()
+    framework: str = ""
 
     @property
     def completed(self) -> bool:

@@ -14,7 +14,7 @@ from app.viewmodels.charts.palette import MAX_COMPARED
 from app.viewmodels.format.cells import OUTCOMES, THIS_MACHINE
 from app.viewmodels.format.naming import gpus_label, short_gpu_name
 from app.viewmodels.history.table import Listing, is_filtered
-from workloads.catalog import WORKLOADS
+from workloads.catalog import FRAMEWORKS, WORKLOADS
 
 _SEARCH_LETTERS = 40
 """The most characters of a search to repeat if nothing matches it."""
@@ -297,6 +297,7 @@ def _label(name: str, value: str, experiments: Mapping[str, str]) -> str:
         "xla": lambda xla: {"1": "on", "0": "off"}.get(xla, xla),
         "card": short_gpu_name,
         "host": lambda host: host or THIS_MACHINE,
+        "framework": lambda key: FRAMEWORKS[key].name if key in FRAMEWORKS else key or "unknown",
         "outcome": lambda ended: f"{OUTCOMES[ended].symbol}  {OUTCOMES[ended].word}" if ended in OUTCOMES else ended,
         "experiment": lambda number: experiments.get(number, number),
     }

@@ -16,6 +16,7 @@ from app.viewmodels.format import cells
 from app.viewmodels.format.cells import Bar, Cell, Column
 from app.viewmodels.format.naming import framework_name
 from app.viewmodels.plot.panels import Sparks
+from workloads.catalog import FRAMEWORKS
 
 NO_EXPERIMENT = 0
 """The group of runs without an experiment: experiments are numbered from 1."""
@@ -136,7 +137,9 @@ _LISTED: tuple[HistoryColumn, ...] = (
         Column("Framework", "What trained it", numeric=False),
         "framework",
         Cell(text="TensorFlow"),
-        lambda run, _view: cells.text_cell(framework_name(run.spec)),
+        lambda run, _view: cells.text_cell(
+            FRAMEWORKS[run.framework].name if run.framework in FRAMEWORKS else framework_name(run.spec)
+        ),
     ),
     HistoryColumn(
         Column("Variant", "What differs from the workload's defaults", numeric=False, shrink="name"),

@@ -387,6 +387,32 @@ def test_what_runs_agree_in_is_what_a_plain_look_at_their_rows_says(many: Store,
         assert largest["throughput"] == max((figure for figure in figures if figure is not None), default=None)
 
 
+def test_a_script_has_the_framework_that_it_computed_with(database_path: Path) -> None:
+    """Whatever else it imports; it may also have a parameter of that name."""
+    versions = {
+        "": {},
+        "jax": {"pytorch": "2.13.0", "jax": "0.10.2"},
+        "pytorch": {"pytorch": "2.13.0", "tensorflow": "2.21.0"},
+        "tensorflow": {"tensorflow": "2.21.0", "keras": "3.15.1"},
+    }
+    with Store.open(database_path) as store:
+        for name, environment in versions.items():
+            spec = RunSpec(
+                workload="script:train.py", variant={"gpus": 0, "framework": "mine"} if name else {"gpus": 0}
+            )
+            run = store.begin(
+                spec, uid=f"uid-{name}", owner=this_process(), t_ns=0, utc_ns=UTC_NS, devices=(), environment={}
+            )
+            store.add_environment(run, environment)
+            store.finish(run, outcome=OUTCOME, summary=Summary(), t_ns=S, utc_ns=UTC_NS + S)
+        rows = store.library.run_rows([1, 2, 3, 4])
+        assert [row.framework for row in rows] == list(versions)
+        assert store.library.count_facets(RunQuery())["framework"] == dict.fromkeys(versions, 1)
+        chosen = {name: store.library.find(RunQuery(chosen={"framework": (name,)})) for name in versions}
+        assert chosen == {name: [number] for number, name in enumerate(versions, 1)}
+        assert store.library.find(RunQuery(text="framework=tensorflow")) == []
+
+
 def test_a_value_that_an_experiment_names_finds_the_runs_that_have_it(database_path: Path) -> None:
     with Store.open(database_path) as store:
         names = ("tensorflow", "jax")

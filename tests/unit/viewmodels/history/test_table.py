@@ -19,6 +19,7 @@ from app.viewmodels.history.labels import (
     count_label,
     deleted_label,
     empty_text,
+    facet_groups,
     parse_tags,
     restore_label,
 )
@@ -189,6 +190,16 @@ def test_labels_say_how_many() -> None:
     assert count_label(searched, 1, 1) == "2 of 9 runs · 1 checked, 1 more out of sight"
     trash = Listing(query=RunQuery(deleted=True), matches=SearchResult(runs=range(3)), options=offered(3, 3))
     assert count_label(trash, 0, 0) == "3 deleted runs"
+
+
+def test_frameworks_have_their_names_in_the_filter_and_the_column() -> None:
+    counts = {"framework": {"pytorch": 4, "": 3, "jax": 2, "odd": 1}}
+    (group,) = facet_groups(counts, RunQuery(), ())
+    assert [value.label for value in group.values] == ["PyTorch", "unknown", "JAX", "odd"]
+    script = replace(run_row(1), spec=RunSpec(workload="script:train.py", variant={"gpus": 0}))
+    of_scripts = [replace(script, framework=key) for key in ("", "jax")]
+    cells = [row[ORDERS.index("framework")].text for row in rows_of(run_row(1), *of_scripts)]
+    assert cells == ["TensorFlow", "", "JAX"]
 
 
 def test_an_empty_table_says_what_to_do() -> None:
