@@ -138,6 +138,8 @@ def test_unusual_optimizers(command: CommandLine, folder: Path, kind: str, sente
     measured(document)
     for sentence in sentences:
         assert sentence in notes(document)
+    if kind == "by hand":
+        assert document["measured"]["examples"] == 4 * document["measured"]["steps"]
     if kind == "ahead":
         times = notes(document).partition("Of all time: ")[2].partition(". ")[0]
         shares = dict(re.findall(r"(\w[\w ]*) ([\d.]+) %", times))

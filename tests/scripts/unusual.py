@@ -2,16 +2,23 @@
 fold; none at all; loaders read ahead."""
 
 import sys
+from collections.abc import Iterator
 
 import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 
 class Derived(torch.optim.Adam):
     def step(self, closure: None = None) -> None:
         super().step(closure)
+
+
+class Named(IterableDataset):
+    def __iter__(self) -> Iterator[tuple[list[str], torch.Tensor]]:
+        while True:
+            yield ["a name"] * 4, torch.rand(4, 8)
 
 
 torch.set_num_threads(1)
@@ -30,8 +37,8 @@ if sys.argv[1] == "folds":
             model(torch.rand(4, 8)).sum().backward()
             optimizer.step()
             schedule.step()
-while sys.argv[1] == "by hand":
-    model(torch.rand(4, 8)).sum().backward()
+for _, x in DataLoader(Named(), batch_size=None) if sys.argv[1] == "by hand" else ():
+    model(x).sum().backward()
     with torch.no_grad():
         for weight in model.parameters():
             weight -= 1e-3 * weight.grad  # noqa: PLW2901 - as people write it

@@ -94,7 +94,7 @@ def _of_loader(module: Any) -> None:
         key = id(self._dataset)
         examples, batches = METER.seen.get(key, (0, 0))
         lengths = self.__dict__.get("variantscope_lengths")
-        length = lengths.pop(0) if lengths else _length(batch, self._index_sampler)
+        length = lengths.pop(0) if lengths else _length(batch) or getattr(self._index_sampler, "batch_size", 0) or 1
         METER.seen[key] = examples + length, batches + 1
         return batch
 
@@ -104,12 +104,12 @@ def _of_loader(module: Any) -> None:
     _hook(module.DataLoader, "__iter__", lambda *_: METER.interrupt(reason[needs_gradients()]))
 
 
-def _length(batch: Any, sampler: Any) -> int:
-    """Return the examples of a batch without indices: the first axis of its first tensor, else the sampler's number."""
-    while isinstance(batch, (list, tuple, dict)) and batch:
-        batch = next(iter(batch.values())) if isinstance(batch, dict) else batch[0]
-    shape = getattr(batch, "shape", None)
-    return int(shape[0]) if shape else getattr(sampler, "batch_size", None) or 1
+def _length(batch: Any) -> int:
+    """Return the first axis of a batch's first tensor; 0 without one among the first of its values."""
+    if shape := getattr(batch, "shape", None):
+        return int(shape[0])
+    parts = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, (list, tuple)) else ()
+    return next(filter(None, map(_length, [*parts][:8])), 0)
 
 
 def _of_module(module: Any) -> None:
