@@ -49,14 +49,12 @@ class ScriptOptions:
             revisions=tuple(filter(None, self.revisions.split(","))),
             variables={name: tuple(text.split(",")) for name, text in parse_settings(self.variables, "-e").items()},
         )
-        values = parse_script_values(script.command, parse_settings(settings))
-        return script_variants(script, values, machine, database)
+        return script_variants(script, parse_script_values(script.command, parse_settings(settings)), machine, database)
 
     def print_commands(self, variants: Sequence[RunSpec], *, as_json: bool) -> int:
         """Print what each variant would run, and start nothing."""
-        command = Command(words=self.words, examples=self.examples)
         lines = [
-            f"{catalog.command_line(command, spec.variant)}{f'    # {revision}' if revision else ''}"
+            f"{catalog.command_line(Command(words=self.words), spec.variant)}{f'    # {revision}' if revision else ''}"
             for spec in variants
             for revision in [spec.variant.get(catalog.REVISION, "")]
         ]

@@ -411,7 +411,7 @@ class Supervisor:
         self._order = MessageOrder(clock, now)
         self._gpu_lost: str | None = None
         self._fatal_message: str | None = None
-        self._error_message: str | None = None
+        self._error_rank, self._error_message = "", ""
         self._last_line = ""
         self._started = False
         self._deadline_s = time.monotonic() + limits.hello_s
@@ -469,7 +469,7 @@ class Supervisor:
             fault=self._fault,
             gpu_lost=self._gpu_lost,
             fatal_message=self._fatal_message,
-            error_message=self._error_message,
+            error_message=self._error_message or None,
             last_line=self._last_line,
             ended_by=self._end_method,
         )
@@ -511,7 +511,9 @@ class Supervisor:
                 _log.debug("%s", text)
                 text = STYLES.sub("", text)
                 self._fatal_message = fatal_message(text) or self._fatal_message
-                self._error_message = error_message(text) or self._error_message
+                rank = text.partition(":")[0] if text.startswith("[rank") else ""  # others fail by the first
+                if self._error_rank in ("", rank) and (message := error_message(text)):
+                    self._error_rank, self._error_message = rank, message
                 self._last_line = text[:_MAX_SHOWN_CHARS] if any(map(str.isalnum, text)) else self._last_line
                 self._extend_deadline()
                 self._forward(item)

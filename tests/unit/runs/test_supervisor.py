@@ -194,6 +194,18 @@ def test_fatal_words_of_the_log_are_kept() -> None:
     assert ending.last_line == ending.error_message
 
 
+def test_of_several_ranks_the_first_to_fail_says_why() -> None:
+    lines = (
+        "a.BError: before",
+        "[rank1]: KeyError: 'x'",
+        "[rank1]: CError: cause",
+        "[rank0]: DError: lost",
+        "EError: end",
+    )
+    ending, *_ = watch(HELLO, *(LogLine(n, line) for n, line in enumerate(lines)), Exited(1))
+    assert ending.error_message == "CError: cause"
+
+
 def test_what_breaks_the_order_fails_the_run_and_nothing_after_it_is_handed_on() -> None:
     ending, rungs, events = watch(HELLO, PHASE, PHASE, PhaseStarted(phase="build", t_ns=3), DONE, obeys="terminated")
     assert ending.fault == "The worker broke the protocol: the phase import came in the phase import."
