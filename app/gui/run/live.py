@@ -192,12 +192,10 @@ class LiveView(Surface):
 
     def _show_status(self, status: Status, number: str) -> None:
         title, other = (self._title, self._placeholder) if number else (self._placeholder, self._title)
-        title.setText(status.title)
+        show_text(title, status.title)
+        show_text(other, "")
         set_role(self._title, status.tone)
         set_role(self._placeholder, f"title {status.tone}")
-        title.show()
-        other.clear()
-        other.hide()
         self.name_label.setText(status.name)
         show_text(self._time_left, status.left)
         show_text(self._detail, status.detail)

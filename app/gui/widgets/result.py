@@ -115,7 +115,7 @@ def paint_whisker(painter: QPainter, area: QRectF, shares: Sequence[float], colo
         painter.drawEllipse(QPointF(x[1], y), _DOT_PX, _DOT_PX)
 
 
-_LARGEST_CHARS = 160
+_LARGEST_CHARS = 200
 """The longest answer in the largest letters, about three lines of a window of usual width."""
 
 
