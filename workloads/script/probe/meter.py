@@ -129,6 +129,11 @@ def _synchronize(how: str) -> None:
         tensorflow.test.experimental.sync_devices()
 
 
+def _is_in_backward() -> bool:
+    """Return whether PyTorch's engine has called this thread; a checkpoint then begins another backward pass."""
+    return bool(getattr(sys.modules.get("torch._C"), "_current_graph_task_id", lambda: -1)() != -1)
+
+
 def _profiler(how: str, path: str) -> tuple[Any, Any]:
     """Return what begins a trace of the framework that computes steps, and what ends it and writes it beside `path`."""
     torch, jax, tensorflow = _used(how)
@@ -137,7 +142,7 @@ def _profiler(how: str, path: str) -> tuple[Any, Any]:
     # A program may import TensorFlow or PyTorch for their loaders or logs alone.
     computes = "torch" if keras is None else keras.backend()
     if torch is not None and (how in ("optimizer", _BY_HAND) or (jax is None and computes == "torch")):
-        if getattr(torch._C, "_current_graph_task_id", lambda: -1)() != -1:  # noqa: SLF001 - a profiler would crash
+        if _is_in_backward():  # a profiler would crash
             raise RuntimeError("the optimizer steps within the backward pass")
         profile = torch.profiler.profile(record_shapes=True)
         return profile.start, lambda: (profile.stop(), profile.export_chrome_trace(path))
@@ -297,9 +302,10 @@ class Meter:
 
     def pass_backward(self) -> None:
         """Count a backward pass as a step in a script that updates its weights by hand."""
-        self._passes += 1
-        if self._passes > _MOST_PASSES and not self.optimizers.created and not self.calls.calls:
-            self.boundary(_BY_HAND)
+        if not self.optimizers.created and not self.calls.calls and not _is_in_backward():
+            self._passes += 1
+            if self._passes > _MOST_PASSES:
+                self.boundary(_BY_HAND)
 
     def is_training_thread(self) -> bool:
         """Return whether the calling thread ended the last step, or is the main one."""
