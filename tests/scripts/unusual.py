@@ -49,7 +49,8 @@ if sys.argv[1] == "ahead":
     optimizer = Derived(model.parameters())
     training, validation = torch.rand(400, 5, 8), TensorDataset(torch.rand(200, 8))
     while True:
-        batches = iter(DataLoader(training, 8, collate_fn=pad_sequence))  # five moments of eight examples
+        pairs = torch.randint(400, (400, 2)).numpy()  # of series of five moments; a batch has eight
+        batches = iter(DataLoader(training, 8, sampler=pairs, collate_fn=pad_sequence))
         batch = next(batches)
         while batch is not None:
             ahead = next(batches, None)

@@ -81,7 +81,7 @@ def _of_loader(module: Any) -> None:
 
     def taken(self: Any) -> Any:
         indices = take(self)
-        if METER.on and isinstance(indices, (list, tuple)) and None not in indices[:1]:  # an `IterableDataset` has none
+        if METER.on and isinstance(indices, (list, tuple)) and indices and indices[0] is not None:  # not of iterables
             self.__dict__.setdefault("variantscope_lengths", []).append(len(indices))
         return indices
 
