@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -129,17 +129,11 @@ def _numbers(data: bytes) -> Iterator[int]:
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
     """Decode the varint at a position; return the number and the position after it."""
-    number, shift = data[position], 7
-    if number < 128:
-        return number, position + 1
-    number &= 127
-    while True:
-        position += 1
-        byte = data[position]
+    number = shift = 0
+    while (byte := data[position]) > 127:
         number |= (byte & 127) << shift
-        shift += 7
-        if byte < 128:
-            return number, position + 1
+        position, shift = position + 1, shift + 7
+    return number | byte << shift, position + 1
 
 
 def program_ops(module: Any) -> tuple[Op, ...]:
@@ -248,10 +242,12 @@ class XlaTrace(Trace):
     """A trace with the products of XLA's programs.
 
     Attributes:
+        is_compiled: Whether a program of XLA ran, with products or without.
         programs: The programs' products.
         op_times_ns: The products' time by the operation or instruction that started them, over all devices.
     """
 
+    is_compiled: bool = False
     programs: tuple[Op, ...] = ()
     op_times_ns: Mapping[str, int] = field(default_factory=dict)
 
@@ -333,7 +329,8 @@ def read_space(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[in
         decode_protobuf(stat.data, {1: ("module", _MODULE)}).module for entry in metadata for stat in entry.value.stats
     )
     programs = tuple(op for module in modules if module.name in executed for op in program_ops(module))
-    return read_planes(planes, steps, gpu=gpu, programs=programs, to_monotonic=to_monotonic)
+    trace = read_planes(planes, steps, gpu=gpu, programs=programs, to_monotonic=to_monotonic)
+    return replace(trace, is_compiled=bool(executed))
 
 
 def _plane(plane: Any) -> Plane:

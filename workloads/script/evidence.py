@@ -100,7 +100,7 @@ def _seen(ending: Ending, trace: Trace, *, gpu: bool) -> Iterator[tuple[str, str
     if precision := _precision(_product_times(trace), tensor_core_share(trace.kernels) if gpu else 0.0):
         yield "precision", precision
     if isinstance(trace, XlaTrace):
-        yield "xla", "on" if trace.programs else "off"
+        yield "xla", "on" if trace.is_compiled else "off"
     if not isinstance(trace, TorchTrace):
         return
     products = [op for op in trace.ops if op.is_product]
