@@ -88,7 +88,7 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int,
         notes.append(f"The figures are of one process alone; {others} more of the command trained, too.")
     if ending.trace_error:
         notes.append(f"The profiler could not be used: {ending.trace_error.rstrip('.')}.")
-    elif not trace.steps and variant["evidence"] == "trace":
+    elif not ending.traced_steps and variant["evidence"] == "trace":
         notes.append("The script ended before a trace, so its kernels are not known.")
     return summarise(aspects, trace, ("trace",) if trace.kernels else (), tuple(filter(None, notes)))
 

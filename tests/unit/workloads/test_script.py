@@ -31,6 +31,7 @@ from workloads.script.definitions import (
     script_name,
     script_options,
 )
+from workloads.script.evidence import Ending, script_evidence
 
 PROBE = Path(runner.__file__).parent / "probe"
 
@@ -236,6 +237,19 @@ def test_backward_passes_are_steps_as_long_as_there_is_no_optimizer(meter: Any) 
     assert meter.kind == "changed"
     meter.pass_backward()
     assert (meter.how, meter._steps) == ("optimizer", 40)
+
+
+@pytest.mark.parametrize(
+    ("traced", "said"), [(3, "The profiler could not be used: "), (0, "The script ended before a ")]
+)
+def test_a_trace_that_cannot_be_read_is_none_that_the_script_ended_before(
+    tmp_path: Path, traced: int, said: str
+) -> None:
+    counts = ("steps", "measured_steps", "measured_ns", "all_steps", "all_ns", "waited_ns", "examples", "skipped")
+    others: dict[str, Any] = dict.fromkeys((*counts, "gpus", "ranks", "graphs", "graph_breaks"), 1)
+    ending = Ending(kind="done", how="a", lost_ns={}, outside=(), environment={}, traced_steps=traced, **others)
+    notes = script_evidence({"evidence": "trace"}, ending, tmp_path / "trace.json", 0, others=0).notes
+    assert [note.startswith(said) for note in notes if "ended before" in note or "profiler" in note] == [True]
 
 
 def test_ranks_other_than_the_first_are_quiet(meter: Any, monkeypatch: pytest.MonkeyPatch) -> None:
