@@ -108,7 +108,10 @@ def decode_protobuf(data: bytes, fields: _Fields = _MODULE) -> SimpleNamespace:
         if name not in _REPEATED:
             values[name] = value
         elif kind is None and wire == 2:
-            values[name] += _numbers(value)
+            at = 0
+            while at < len(value):
+                number, at = _number(value, at)
+                values[name].append(number)
         else:
             values[name].append(value)
     return SimpleNamespace(**values)
@@ -118,13 +121,6 @@ def _empty(kind: Any) -> Any:
     if isinstance(kind, dict):
         return decode_protobuf(b"", kind)
     return kind() if kind else 0
-
-
-def _numbers(data: bytes) -> Iterator[int]:
-    position = 0
-    while position < len(data):
-        number, position = _number(data, position)
-        yield number
 
 
 def _number(data: bytes, position: int) -> tuple[int, int]:
@@ -242,7 +238,7 @@ class XlaTrace(Trace):
     """A trace with the products of XLA's programs.
 
     Attributes:
-        is_compiled: Whether a program of XLA ran, with products or without.
+        is_compiled: Whether a program of XLA ran, with products or without, as `read_space` sees it.
         programs: The programs' products.
         op_times_ns: The products' time by the operation or instruction that started them, over all devices.
     """
