@@ -1,7 +1,7 @@
 """Which values a telemetry field can have: limits with their reasons, as the table of fields names them.
 
 A limit is what no device can exceed, not what is usual: correct readings must never violate it. Values beyond are
-errors of a driver, a sensor or a file, such as power in the millions of watts, which drivers do report
+errors of a driver or a sensor, such as power in the millions of watts, which drivers do report
 (https://github.com/flightlessmango/MangoHud/pull/2144).
 """
 
