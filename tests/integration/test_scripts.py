@@ -157,9 +157,10 @@ def test_the_ranks_of_torchrun_are_one_run(command: CommandLine, folder: Path) -
 
 
 @pytest.mark.tensorflow
-def test_keras_fit(command: CommandLine, folder: Path) -> None:
+@pytest.mark.parametrize("data", ["numpy", "jax"])
+def test_keras_fit(command: CommandLine, folder: Path, data: str) -> None:
     """The last batch of an epoch, which may be smaller, is no step: libraries compile for its size."""
-    document = command.read("run", *SHORT, *script_command(folder, "keras_fit.py"))
+    document = command.read("run", *SHORT, *script_command(folder, "keras_fit.py", data))
     assert measured(document) == {"device": "CPU", "xla": "off"}
     assert (document["evidence"]["steps"], bool(document["evidence"]["kernels"])) == (3, True)
     assert "A step is a batch of Keras' fit;" in notes(document)

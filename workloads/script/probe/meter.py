@@ -139,14 +139,15 @@ def _profiler(how: str, path: str) -> tuple[Any, Any]:
     torch, jax, tensorflow = _used(how)
     keras: Any = sys.modules.get("keras.src.backend.config")
     folder = os.path.dirname(path)  # noqa: PTH120 - pathlib would be imported for this alone
-    # A program may import TensorFlow or PyTorch for their loaders or logs alone.
-    computes = "torch" if keras is None else keras.backend()
-    if torch is not None and (how in ("optimizer", _BY_HAND) or (jax is None and computes == "torch")):
+    # A program may import frameworks for their loaders or logs alone.
+    is_keras = how == "call" or "Keras" in how
+    computes = "jax" if jax is not None and not is_keras else "torch" if keras is None else keras.backend()
+    if torch is not None and (how in ("optimizer", _BY_HAND) or computes == "torch"):
         if _is_in_backward():  # a profiler would crash
             raise RuntimeError("the optimizer steps within the backward pass")
         profile = torch.profiler.profile(record_shapes=True)
         return profile.start, lambda: (profile.stop(), profile.export_chrome_trace(path))
-    if jax is not None:
+    if computes == "jax":
         more: dict[str, Any] = {}
         if hasattr(jax.profiler, "ProfileOptions"):  # older versions have none
             more["profiler_options"] = jax.profiler.ProfileOptions()
