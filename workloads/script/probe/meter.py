@@ -179,9 +179,10 @@ class Steps:
         self.calls = 0
 
     def note_created(self, optimizer: object) -> None:
-        self.created.append(weakref.ref(optimizer))
-        if self._meter.how == _BY_HAND:
-            self._meter.restart()
+        with self._meter.lock:
+            self.created.append(weakref.ref(optimizer))
+            if self._meter.how == _BY_HAND:
+                self._meter.restart()
 
     def stepped(self, optimizer: object, method: str = "step") -> None:
         with self._meter.lock:
