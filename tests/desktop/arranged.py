@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from PySide6.QtCore import QPoint
+from PySide6.QtCore import QPoint, Qt
 from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QLineEdit, QSplitter, QTabBar, QTableView, QWidget
 
 from app.gui.window import MainWindow
@@ -48,7 +48,8 @@ def _named(window: MainWindow) -> Iterator[tuple[str, object]]:
         elif isinstance(widget, QTableView) and name:
             header = widget.horizontalHeader()
             titles = [
-                str(widget.model().headerData(n, header.orientation()))
+                # Also of a column whose title has no room beside the rows that were in sight.
+                str(widget.model().headerData(n, header.orientation(), Qt.ItemDataRole.AccessibleTextRole))
                 for n in range(header.count())
                 if not header.isSectionHidden(n)
             ]
