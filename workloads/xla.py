@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from workloads.kernels import makes_products
 from workloads.operations import Op, plain_type
+from workloads.protocol import plain
 from workloads.trace import Event, Line, Trace, TracedStep, device_time, monotonic_clock, rank_kernels, traced_step
 from workloads.training import Task
 
@@ -54,33 +55,31 @@ _MODULE: _Fields = {
     6: ("entry_computation_id", None),
 }
 """HloModuleProto of XLA's hlo.proto."""
+_HLO: _Fields = {1: ("hlo_module", _MODULE)}
 _STAT: _Fields = {
     1: ("metadata_id", None),
-    3: ("number", None),
-    4: ("number", None),
-    5: ("text", str),
-    6: ("data", bytes),
-    7: ("reference", None),
+    3: ("uint64_value", None),
+    4: ("int64_value", None),
+    5: ("str_value", str),
+    6: ("bytes_value", bytes),
+    7: ("ref_value", None),
 }
 _EVENT: _Fields = {1: ("metadata_id", None), 2: ("offset_ps", None), 3: ("duration_ps", None), 4: ("stats", _STAT)}
 _NAMED: _Fields = {1: ("key", None), 2: ("value", {2: ("name", str), 5: ("stats", _STAT)})}
-_SPACE: _Fields = {
-    1: (
-        "planes",
-        {
-            2: ("name", str),
-            3: ("lines", {1: ("id", None), 2: ("name", str), 3: ("timestamp_ns", None), 4: ("events", _EVENT)}),
-            4: ("event_metadata", _NAMED),
-            5: ("stat_metadata", _NAMED),
-            6: ("stats", _STAT),
-        },
-    )
+_PLANE: _Fields = {
+    2: ("name", str),
+    3: ("lines", {1: ("id", None), 2: ("name", str), 3: ("timestamp_ns", None), 4: ("events", _EVENT)}),
+    4: ("event_metadata", _NAMED),
+    5: ("stat_metadata", _NAMED),
+    6: ("stats", _STAT),
 }
+_SPACE: _Fields = {1: ("planes", _PLANE), 2: ("errors", str), 3: ("warnings", str)}
 """XSpace of XLA's xplane.proto."""
+_MAPS = ("event_metadata", "stat_metadata")
 _REPEATED = frozenset(
     (
         *("computations", "instructions", "minor_to_major", "operand_ids", "called_computation_ids"),
-        *("operand_precision", "planes", "lines", "events", "event_metadata", "stat_metadata", "stats"),
+        *("operand_precision", "planes", "lines", "events", "stats", "errors", "warnings", *_MAPS),
     )
 )
 
@@ -114,6 +113,7 @@ def decode_protobuf(data: bytes, fields: _Fields = _MODULE) -> SimpleNamespace:
                 values[name].append(number)
         else:
             values[name].append(value)
+    values |= {name: {entry.key: entry.value for entry in values[name]} for name in _MAPS if name in values}
     return SimpleNamespace(**values)
 
 
@@ -238,7 +238,7 @@ class XlaTrace(Trace):
     """A trace with the products of XLA's programs.
 
     Attributes:
-        is_compiled: Whether a program of XLA ran, with products or without, as `read_space` sees it.
+        is_compiled: Whether a program of XLA ran, with products or without, as `read_space` tells.
         programs: The programs' products.
         op_times_ns: The products' time by the operation or instruction that started them, over all devices.
     """
@@ -308,46 +308,72 @@ def read_planes(
 
 
 _PROGRAM_PLANE = "/host:metadata"
+_MOST_NOTES, _MOST_NOTE_CHARS = 20, 1_000
 
 
-def read_space(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int]) -> XlaTrace:
-    """Return the trace of some steps from an XSpace, without the framework that wrote it, as `read_planes` does."""
+def read_profile_bytes(data: bytes, steps: int, *, gpu: bool, to_monotonic: Callable[[int], int]) -> XlaTrace:
+    """Return the trace of some steps from the bytes of an `.xplane.pb`, without the framework that wrote them."""
     space = decode_protobuf(data, _SPACE)
-    planes = list(map(_plane, space.planes))
-    executed = {
-        event.stats["hlo_module"]
-        for line in itertools.chain(*(plane.lines for plane in planes))
-        for event in line.events()
-        if "hlo_module" in event.stats
-    }
-    metadata = (entry for plane in space.planes if plane.name == _PROGRAM_PLANE for entry in plane.event_metadata)
-    modules = (
-        decode_protobuf(stat.data, {1: ("module", _MODULE)}).module for entry in metadata for stat in entry.value.stats
+    return read_space(space, steps, lambda data: decode_protobuf(data, _HLO), gpu=gpu, to_monotonic=to_monotonic)
+
+
+def read_space(
+    space: Any, steps: int, decode: Callable[[bytes], Any], *, gpu: bool, to_monotonic: Callable[[int], int]
+) -> XlaTrace:
+    """Return the trace of some steps from an XSpace, of protobuf's class or of `decode_protobuf`.
+
+    `decode` returns a HloProto: the profile contains all programs of the process.
+    """
+    executed = set(_executed_modules(space.planes))
+    metadata = (plane.event_metadata.values() for plane in space.planes if plane.name == _PROGRAM_PLANE)
+    modules = (decode(stat.bytes_value).hlo_module for entries in metadata for entry in entries for stat in entry.stats)
+    trace = read_planes(
+        list(map(_plane, space.planes)),
+        steps,
+        gpu=gpu,
+        programs=tuple(op for module in modules if module.name in executed for op in program_ops(module)),
+        to_monotonic=to_monotonic,
+        notes=tuple(
+            f"The profiler says: {plain(message[:_MOST_NOTE_CHARS])}"
+            for message in (*space.errors, *space.warnings)[:_MOST_NOTES]
+        ),
     )
-    programs = tuple(op for module in modules if module.name in executed for op in program_ops(module))
-    trace = read_planes(planes, steps, gpu=gpu, programs=programs, to_monotonic=to_monotonic)
     return replace(trace, is_compiled=bool(executed))
 
 
-def _plane(plane: Any) -> Plane:
-    names, stat_names = (
-        {entry.key: entry.value.name for entry in entries} for entries in (plane.event_metadata, plane.stat_metadata)
-    )
+def _executed_modules(planes: Iterable[Any]) -> Iterator[str]:
+    for plane in planes:
+        module_stats = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_module"}
+        for line in plane.lines if module_stats else ():
+            for event in line.events:
+                for stat in event.stats:
+                    if stat.metadata_id in module_stats:
+                        yield str(_value(plane, stat))
 
-    def stats_of(stats: Iterable[Any]) -> dict[str, Any]:
-        return {
-            stat_names.get(stat.metadata_id, ""): stat.text or stat_names.get(stat.reference) or stat.number
-            for stat in stats
-        }
+
+def _plane(plane: Any) -> Plane:
+    names = {number: entry.name for number, entry in plane.event_metadata.items()}
+    stat_names = {number: stat.name for number, stat in plane.stat_metadata.items() if stat.name in STATS}
 
     def events(line: Any) -> Iterator[Profiled]:
+        base_ps = line.timestamp_ns * 1000
         for event in line.events:
-            start_ps = 1000 * line.timestamp_ns + event.offset_ps
-            name = names.get(event.metadata_id, "")
-            yield Profiled(name, start_ps, start_ps + event.duration_ps, stats_of(event.stats))
+            start_ps = base_ps + event.offset_ps
+            readable = (stat for stat in event.stats if stat.metadata_id in stat_names)
+            stats = {stat_names[stat.metadata_id]: _value(plane, stat) for stat in readable}
+            yield Profiled(names.get(event.metadata_id, ""), start_ps, start_ps + event.duration_ps, stats)
 
-    lines = [ProfileLine(line.name, line.id, tuple(events(line)).__iter__) for line in plane.lines]
-    return Plane(name=plane.name, stats=stats_of(plane.stats), lines=lines)
+    return Plane(
+        name=plane.name,
+        stats={plane.stat_metadata[stat.metadata_id].name: _value(plane, stat) for stat in plane.stats},
+        lines=[ProfileLine(line.name, line.id, lambda line=line: events(line)) for line in plane.lines],  # type: ignore[misc]
+    )
+
+
+def _value(plane: Any, stat: Any) -> Any:
+    """Return a text or a whole number, which are all that is read."""
+    text = plane.stat_metadata[stat.ref_value].name if stat.ref_value else stat.str_value
+    return text or stat.uint64_value or stat.int64_value
 
 
 def _step(

@@ -15,7 +15,7 @@ from workloads.evidence import Aspect, exchange_note, guarded_trace, share_note,
 from workloads.protocol import CHOICE, Count, Evidence, Nanoseconds, Sentence, Text, TextByName, Texts, Variant
 from workloads.pytorch.trace import TorchTrace, read
 from workloads.trace import Trace, monotonic_clock
-from workloads.xla import XlaTrace, read_space
+from workloads.xla import XlaTrace, read_profile_bytes
 
 _SMALL_SHARE = 0.05
 """Types with a smaller share of the products' time are not named."""
@@ -75,7 +75,7 @@ def script_evidence(variant: Variant, ending: Ending, path: Path, begin_ns: int,
         if path.exists():
             return read([path.read_bytes()], steps, gpu=gpu, to_monotonic=to_monotonic)
         (profile,) = path.parent.rglob("*.xplane.pb")
-        return read_space(profile.read_bytes(), steps, gpu=gpu, to_monotonic=to_monotonic)
+        return read_profile_bytes(profile.read_bytes(), steps, gpu=gpu, to_monotonic=to_monotonic)
 
     trace = guarded_trace(read_file, Trace) if ending.traced_steps else Trace()
     aspects = [

@@ -1,7 +1,6 @@
 """Collects a run's evidence: the graph of its first step, and a trace of a few more after its measured part."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import tensorflow as tf
 from tensorflow.compiler.xla.service import hlo_pb2
@@ -14,16 +13,13 @@ from workloads.custom.evidence import Inspector
 from workloads.evidence import Aspect, guarded_trace, memory_limit, summarise, trace_steps
 from workloads.network_evidence import cnn_implementation, image_layout, recurrent_implementation
 from workloads.operations import Op
-from workloads.protocol import Evidence, RunSpec, plain
+from workloads.protocol import Evidence, RunSpec
 from workloads.recurrent_layers import RECURRENT_LAYERS
 from workloads.tensorflow.evidence import graph
 from workloads.tensorflow.evidence.custom import custom_layout, layer_notes, step_aspects
 from workloads.tensorflow.runtime import gpu_limits_bytes
 from workloads.training import Task
-from workloads.xla import STATS, Plane, Profiled, ProfileLine, XlaTrace, profile_steps, program_ops, read_planes
-
-_MOST_NOTES, _MOST_NOTE_CHARS = 20, 1_000
-_PROGRAM_PLANE = "/host:metadata"
+from workloads.xla import XlaTrace, profile_steps, read_space
 
 
 def read_xplane(
@@ -31,63 +27,7 @@ def read_xplane(
 ) -> XlaTrace:
     """Return the trace of some steps from the bytes of an `.xplane.pb`; the arguments are those of `read_planes`."""
     space = xplane_pb2.XSpace.FromString(data)
-    return read_planes(
-        list(map(_plane, space.planes)),
-        steps,
-        gpu=gpu,
-        programs=tuple(op for program in _programs(space) for op in program_ops(program)),
-        to_monotonic=to_monotonic,
-        notes=tuple(
-            f"The profiler says: {plain(message[:_MOST_NOTE_CHARS])}"
-            for message in (*space.errors, *space.warnings)[:_MOST_NOTES]
-        ),
-    )
-
-
-def _plane(plane: Any) -> Plane:
-    names = {number: entry.name for number, entry in plane.event_metadata.items()}
-    stat_names = {number: stat.name for number, stat in plane.stat_metadata.items() if stat.name in STATS}
-
-    def events(line: Any) -> Iterator[Profiled]:
-        base_ps = line.timestamp_ns * 1000
-        for event in line.events:
-            start_ps = base_ps + event.offset_ps
-            readable = (stat for stat in event.stats if stat.metadata_id in stat_names)
-            stats = {stat_names[stat.metadata_id]: _value(plane, stat) for stat in readable}
-            yield Profiled(names.get(event.metadata_id, ""), start_ps, start_ps + event.duration_ps, stats)
-
-    return Plane(
-        name=plane.name,
-        stats={plane.stat_metadata[stat.metadata_id].name: _value(plane, stat) for stat in plane.stats},
-        lines=[ProfileLine(line.name, line.id, lambda line=line: events(line)) for line in plane.lines],  # type: ignore[misc]
-    )
-
-
-def _value(plane: Any, stat: Any) -> Any:
-    field = stat.WhichOneof("value")
-    return plane.stat_metadata[stat.ref_value].name if field == "ref_value" else getattr(stat, field)
-
-
-def _programs(space: Any) -> Iterator[Any]:
-    """Yield the optimised programs (HloModuleProto) that ran; the profile contains all of the process."""
-    executed = set(_executed_modules(space.planes))
-    for plane in space.planes:
-        if plane.name == _PROGRAM_PLANE:
-            for entry in plane.event_metadata.values():
-                for stat in entry.stats:
-                    module = hlo_pb2.HloProto.FromString(stat.bytes_value).hlo_module
-                    if module.name in executed:
-                        yield module
-
-
-def _executed_modules(planes: Iterable[Any]) -> Iterator[str]:
-    for plane in planes:
-        module_stats = {number for number, stat in plane.stat_metadata.items() if stat.name == "hlo_module"}
-        for line in plane.lines if module_stats else ():
-            for event in line.events:
-                for stat in event.stats:
-                    if stat.metadata_id in module_stats:
-                        yield str(_value(plane, stat))
+    return read_space(space, steps, hlo_pb2.HloProto.FromString, gpu=gpu, to_monotonic=to_monotonic)
 
 
 def trace_task(task: Task, *, gpu: bool) -> XlaTrace:
